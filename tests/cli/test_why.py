@@ -335,7 +335,7 @@ def test_live_what_comes_and_goes_is_waited_for(
         watched.append(verb)
         return watch_node(args, verb)
 
-    monkeypatch.setattr("sexton.cli.window.watch", watch)
+    monkeypatch.setattr("sexton.cli.commands.why.watch", watch)
     status, out, err = told(capsys, *words, "--seconds", "0.2", "--no-trace")
     assert (status, out, watched) == (2, "", ["why"])
     assert "no such name" in err

@@ -243,8 +243,8 @@ class Units:
         monkeypatch.setattr(planning.Probes, "unit", lambda _, name: self.standing(name))
 
     def standing(self, name: str) -> UnitStatus:
-        return UnitStatus(name, (name,), "loaded", "activating", "auto-restart", "enabled",
-                        f"/lib/{name}", 9, "", True, (), (), (), ())  # fmt: skip
+        return UnitStatus(name, (name,), "loaded", "activating", "enabled",
+                        f"/lib/{name}", 9, True, (), (), ())  # fmt: skip
 
     def state(self, name: str, host=None) -> UnitSnapshot:
         return UnitSnapshot(name, name, (name,), "loaded", "activating", "auto-restart", "enabled",

@@ -141,7 +141,7 @@ def test_the_nodes_cache_is_not_dropped_for_the_last_few_zombies(left: int, drop
     acting = SimpleNamespace(
         stop=lambda: "",
         deadline_s=lambda most: most,
-        probes=SimpleNamespace(read=lambda _: str(left)),
+        probes=SimpleNamespace(dying=lambda: left),
         writer=SimpleNamespace(write_control=write_control),
     )
     came = drop_caches.carry_out(made, acting)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.explain.advice import advise
+from sexton.explain.diagnosis import advise
 from sexton.model.cgroup import CgroupEvent, Mount
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Severity

@@ -16,7 +16,7 @@ from sexton.explain.links import (
     zombie_walk_burns_core,
     zombies_slow_stats,
 )
-from sexton.explain.registry import all_rules
+from sexton.explain.registry import all_rules, rule_of
 from sexton.explain.story import tell
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupStat, WalkCost
 from sexton.model.chain import Chain, Strength
@@ -342,7 +342,7 @@ def test_proven_is_what_was_seen_of_many_dead_a_few_known_ones_prove_nothing():
     ):
         counted = replace(census, total=dying, dying=dying)
         window = Window({**seen._batches, CgroupCensus: [Batch(60, 60, (counted,))]})
-        link = churn_leaves_zombies.join(*ends, window)
+        link = rule_of("churn_leaves_zombies").run(*ends, window)
         assert (link.strength, link.sure) == (strength, sure)
         known = {"cgroup_churn": ends[0], "zombie_memcgs": ends[1]}
         assert any(f"({sure})" in sentence for sentence in tell(Chain((link,)), known, window))
@@ -365,7 +365,7 @@ def test_a_few_known_ones_beside_many_that_are_known_to_be_others_are_only_possi
     )
     counted = replace(census, total=12_098, dying=12_098)
     both = {CgroupCensus: [Batch(60, 60, (counted,))], CgroupStat: [Batch(60, 60, rows)]}
-    link = churn_leaves_zombies.join(*ends, Window({**seen._batches, **both}))
+    link = rule_of("churn_leaves_zombies").run(*ends, Window({**seen._batches, **both}))
     assert link.sure == "possible, known for 23 of 12,098"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sexton.explain.aligned import Plan, align
+from sexton.explain.aligned import Plan
 from sexton.explain.occasions import holds, loop_of, occasions
 from sexton.model.aligned import Signal
 from sexton.model.cgroup import CgroupEvent
@@ -17,6 +17,7 @@ from sexton.model.recorder import Mark
 from sexton.model.unit import RestartMark, Unit
 from sexton.model.why import Subject
 from sexton.model.window import Batch, Bounds, Window
+from tests.explain.aligned.made import align
 from tests.support.incident import UPTIME_S, WALL_S, incident
 
 

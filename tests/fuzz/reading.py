@@ -23,6 +23,6 @@ def read_and_give_on(read: Callable[[BytesIO, str, Bounds], NamedSamples], data:
     except SextonError:
         return
     assert len(named) == len(named.stack) == len(named.cpu)
-    assert named.stack_start[-1] == len(named.stack_frame)
+    assert named.stacks.start[-1] == len(named.stacks.frame)
     if crc32(data) % 8 == 0:  # it costs several times the reading
         export_all(named)

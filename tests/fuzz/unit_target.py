@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sexton.host.archive import ArchiveFiles
-from sexton.prevent.audit import enabled_units
+from sexton.prevent.audit.enabled import Enabled
+from sexton.prevent.audit.unit_files import UnitTree
 from tests.prevent.audit.trees import ECS_DEB
 
 SYSTEM = "/usr/lib/systemd/system"
@@ -16,7 +17,7 @@ def one(data: bytes) -> None:
         files.add_link(f"/etc/systemd/system/multi-user.target.wants/{name}", f"{SYSTEM}/{name}")
     files.add_file("/etc/systemd/system.conf", data)
     files.add_file("/usr/lib/systemd/system-preset/1.preset", data)
-    enabled_units(files)
+    _ = Enabled(UnitTree(files)).units
 
 
 def seeds() -> list[bytes]:

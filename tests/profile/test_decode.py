@@ -13,7 +13,7 @@ from sexton.profile.decode import decode, threads_of
 from sexton.profile.perf.raw import KernelFacts, KernelSymbol, MappedFile, Maps, Space
 from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.symbols import Symbols
-from tests.profile.symbols.programs_of_ours import build, elf_of, mapped
+from tests.profile.symbols.programs_of_ours import build, mapped, offset_of
 from tests.support.captures import Sample, folded, raw_of
 
 KALLSYMS = b"""ffffffff81000000 T _text
@@ -81,7 +81,7 @@ def test_a_program_is_named_at_the_place_it_was_mapped_to(symbols, tmp_path):
     address = next(
         int(line.split()[0], 16) for line in listed.splitlines() if line.endswith(" main")
     )
-    offset = elf_of(program).offset_of(address)
+    offset = offset_of(program, address)
     base = 0x7F0000000000
     space = Space(7, maps((base, base + 0x4000, 0, 0), (base + 0x10000, base + 0x14000, 0x1000, 0)))
     at = base + 0x10000 + offset - 0x1000

@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 
 from sexton.model.profile import Flame, FlameDifference, Profile
 from sexton.profile import difference as differ
-from sexton.profile.difference import (
-    Cut,
-    Items,
-    Side,
-    block_counts,
-    difference,
-    difference_of,
-    shares,
-)
+from sexton.profile.difference import Cut, Items, Side, block_counts, difference, difference_of
 from sexton.profile.flame import flame_of, merge_flames
 from sexton.profile.select import ALL, Selection, mask
 from tests.profile.naive import by_path, lists, paths_of
@@ -72,6 +64,12 @@ def test_block_counts_are_what_counting_under_each_node_gives(samples, selection
         assert [expected[number, column] for column in range(len(nodes))] == found.counts[
             number
         ].tolist()
+
+
+def shares(found: FlameDifference) -> list[np.ndarray]:
+    """Each node's share of its side, with everything below it; zeros for an empty side."""
+    sides = (found.before, found.after)
+    return [found.tree.totals(own) / max(int(own.sum()), 1) for own in sides]
 
 
 def share_of(found: FlameDifference, name: str) -> tuple[float, float, float]:

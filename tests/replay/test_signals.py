@@ -8,7 +8,7 @@ import pytest
 
 from lab.synthetic import Plan as Node
 from lab.synthetic import write
-from sexton.explain.aligned import Plan, align
+from sexton.explain.aligned import Plan
 from sexton.model.aligned import Signal
 from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.cpu import CoreTimes
@@ -23,6 +23,7 @@ from sexton.model.window import Batch
 from sexton.replay.signals import aligned_in, recorded_in, signals_of
 from sexton.replay.span import everything
 from sexton.store.recording import Recording
+from tests.explain.aligned.made import align
 from tests.support.recordings import WALL_S, write_open, write_sealed
 from tests.support.synthetic import small
 

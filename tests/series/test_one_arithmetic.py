@@ -135,7 +135,6 @@ ALLOWED = {
     "explain/why.py": {
         "2 - found.is_problem - (found.verdict is Verdict.PRESENT)": "a rank",
     },
-    "explorer/lanes/cores.py": {"np.diff(second[hot])": "seconds of a picture"},
     "record/ship.py": {"again_s - _LEAST_WAIT_S": "a time to wait"},
     "record/stacks.py": {"held -= file.bytes": "sizes of files that are removed"},
     "replay/stacks.py": {"part[1] - part[0]": "moments of samples"},

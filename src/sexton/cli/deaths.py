@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import NamedTuple
 
 from sexton.cli.output import moves
@@ -125,7 +124,8 @@ def watch(root: str, limit_s: float | None, *, as_json: bool = False) -> int:
             "--watch traces this machine's kernel: it cannot be combined with --root", 3
         )
     before = [
-        (number, signal.signal(number, _interrupt)) for number in (signal.SIGTERM, signal.SIGINT)
+        (number, signal.signal(number, signal.default_int_handler))
+        for number in (signal.SIGTERM, signal.SIGINT)
     ]
     try:
         with Sampler(host, sources_of(CgroupEvent, CgroupCensus)) as sampler:
@@ -236,7 +236,3 @@ def _summary(ledger: Ledger, watched_s: float, first: int | None, last: int | No
     if first is not None and last is not None:
         text += f"; zombies before: {first:,}, now: {last:,}"
     return text
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

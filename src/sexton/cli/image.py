@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sexton.host.hung import unless_hung
-from sexton.prevent.image import Image, open_image
+from sexton.prevent.image import Image
 from sexton.sandbox import Limits, confine, limits_for
 
 #: Unit files and configuration of a directory: a large image has 20 MB of them.
@@ -21,7 +21,7 @@ def opened(path: str) -> Iterator[Image]:
     limits = unless_hung(lambda: _limits(path), path)
     if limits is not None:
         confine(limits)
-    with unless_hung(lambda: open_image(path), path) as image:
+    with unless_hung(lambda: Image(path), path) as image:
         yield image
 
 

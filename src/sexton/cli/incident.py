@@ -42,12 +42,11 @@ def check_html(args: argparse.Namespace) -> None:
 
 def write_html(args: argparse.Namespace, diagnosis: Diagnosis, window: Window | None) -> None:
     """Write the file from the recording, or from the live window."""
-    from sexton.cli.profile.capture import emit_text, report_written
+    from sexton.cli.profile.capture import deliver_text
     from sexton.explorer.files.incident import incident_html
 
     data, notes = _drawn(args, diagnosis, window)
-    emit_text(incident_html(diagnosis, data, notes), args.html)
-    report_written(args.html)
+    deliver_text(incident_html(diagnosis, data, notes), args.html)
 
 
 def _drawn(

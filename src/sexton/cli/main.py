@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sexton import __version__
 from sexton.cli import output
 from sexton.cli.configuration import configured
+from sexton.errors import CommandError, SextonError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -168,7 +169,6 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from sexton.errors import CommandError, SextonError
     from sexton.model.text import printable
 
     parser, chosen = _parser(arguments)

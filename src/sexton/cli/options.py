@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
+
+from sexton.errors import CommandError, StoreError
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +40,6 @@ def need_recorder() -> None:
     """Recordings are Arrow and Parquet; a node that is only diagnosed needs neither."""
     from importlib.util import find_spec
 
-    from sexton.errors import CommandError
-
     if find_spec("pyarrow") is None:
         raise CommandError("recordings need pyarrow: pip install 'sexton[recorder]'")
 
@@ -46,8 +47,6 @@ def need_recorder() -> None:
 def need_web() -> None:
     """The explorer needs a web server; a node that is only recorded does not."""
     from importlib.util import find_spec
-
-    from sexton.errors import CommandError
 
     if any(find_spec(name) is None for name in ("starlette", "uvicorn", "pyarrow")):
         raise CommandError("the explorer needs starlette and uvicorn: pip install 'sexton[web]'")
@@ -64,10 +63,22 @@ def seconds(text: str) -> float:
     return value
 
 
+def whole_up_to(most: int, spelled: str = "") -> Callable[[str], int]:
+    """For a whole number from 1 to `most`, which an error message shows as `spelled`."""
+
+    def whole(text: str) -> int:
+        plain = text.isascii() and text.isdecimal() and len(text) <= 9
+        if not plain or not 1 <= int(text) <= most:
+            range_ = f"from 1 to {spelled or most}"
+            raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number {range_}")
+        return int(text)
+
+    return whole
+
+
 def _directory(text: str) -> str:
     if text == "/":
         return text
-    from sexton.errors import StoreError
     from sexton.host.hung import unless_hung
 
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC

@@ -1,6 +1,7 @@
 """What the commands write to: standard streams that may be closed, full or ASCII only, and files.
 
-`colour` and `moves` say what a terminal may be sent. A file is written whole or not at all.
+`width`, `colour` and `moves` say what a terminal may be sent. A file is written whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from io import TextIOWrapper
-from typing import TextIO
+from typing import Any, TextIO
 
 from sexton.errors import CommandError
 
@@ -95,6 +96,21 @@ def moves(stream: TextIO) -> bool:
 def colour() -> bool:
     """May standard output have colours? The only place that decides it (no-color.org)."""
     return moves(sys.stdout) and not os.environ.get("NO_COLOR")
+
+
+def width() -> int:
+    """Columns of the terminal."""
+    import shutil
+
+    return shutil.get_terminal_size((88, 24)).columns
+
+
+def print_json(document: Any, indent: int | None = 2) -> None:
+    """Write JSON to standard output; without indent for matrices, to avoid a line per number."""
+    import json
+
+    json.dump(document, sys.stdout, indent=indent)
+    sys.stdout.write("\n")
 
 
 def abandon() -> None:

@@ -30,12 +30,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sexton.errors import CommandError, SourceError
 from sexton.host.reader import LiveFiles, text
 from sexton.model.plan import Plan, PlanError, Step, as_json, from_json
 from sexton.model.text import printable
+from sexton.store.layout import sync_directory
 
 DIRECTORY = "/var/lib/sexton-fix"
 #: One per node, whatever the state directory; only root may create files in /run.
@@ -62,7 +64,7 @@ class State:
             for place in (self.directory, f"{self.directory}/{RUNS}"):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(place, 0o700)
-                    _sync(os.path.dirname(place) or ".")
+                    sync_directory(Path(place).parent)
         except OSError as error:
             raise CommandError(
                 f"{self.directory}: {error.strerror}; refusing to change anything without a journal"
@@ -95,7 +97,7 @@ class State:
             finally:
                 os.close(descriptor)
             if new:
-                _sync(f"{self.directory}/{os.path.dirname(name)}".rstrip("/"))
+                sync_directory(Path(self.directory, name).parent)
 
     def read(self, name: str) -> bytes | None:
         """The whole file; `None` if it does not exist."""
@@ -157,14 +159,6 @@ def _write_all(descriptor: int, content: bytes) -> None:
     left = memoryview(content)
     while left:
         left = left[os.write(descriptor, left) :]
-
-
-def _sync(directory: str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def log_event(state: State, event: str, **details: Any) -> None:

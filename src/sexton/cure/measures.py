@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from sexton.detect.leak import comparable_counts
 from sexton.detect.resets import in_window as resets_in
 from sexton.model.cgroup import CgroupCensus, CgroupThrottle
 from sexton.model.window import Window
@@ -61,20 +62,7 @@ def measure(
 
 def dying_over(window: Window) -> list[tuple[float, int]]:
     """Every zombie count made with the same method as the last one."""
-    rows = [
-        (batch.mono_s, row)
-        for batch in window.batches(CgroupCensus) or ()
-        for row in batch.rows[:1]
-        if row.dying is not None
-    ]
-    if not rows:
-        return []
-    last = rows[-1][1]
-    return [
-        (at, row.dying or 0)
-        for at, row in rows
-        if (row.scope, row.method) == (last.scope, last.method)
-    ]
+    return [(count.mono_s, count.dying) for count in comparable_counts(window)]
 
 
 def why_uncounted(window: Window) -> str:

@@ -333,7 +333,7 @@ def _remove_leftovers(draft: _Draft, needed: bool) -> None:
 def _drop_caches(draft: _Draft, window: Window) -> None:
     if draft.context.options.allow_drop_caches:
         draft.steps.append(
-            drop_caches.propose(draft.next_id("drop-caches"), _cached(window), _dying(draft))
+            drop_caches.propose(draft.next_id("drop-caches"), _cached(window), draft.probes.dying())
         )
 
 
@@ -382,13 +382,6 @@ def _last_resort(draft: _Draft, diagnosis: Diagnosis) -> None:
     node = diagnosis.node
     assert node is not None
     draft.steps.append(reboot_node.propose(draft.next_id("reboot"), node.hostname, in_cluster))
-
-
-def _dying(draft: _Draft) -> int | None:
-    try:
-        return int(draft.probes.read("dying"))
-    except SourceError:
-        return None
 
 
 def _cached(window: Window) -> int | None:

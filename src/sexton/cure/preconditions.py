@@ -43,6 +43,13 @@ class Probes:
             raise SourceAbsent(probe, "unknown reading in this version of Sexton: make a new plan")
         return reading(self, subject)
 
+    def dying(self) -> int | None:
+        """Dying memory cgroups; `None` if they cannot be counted."""
+        try:
+            return int(self.read("dying"))
+        except SourceError:
+            return None
+
     def unit(self, name: str) -> UnitStatus:
         if name not in self._units:
             self._units[name] = unit_status(self.host, name)

@@ -113,6 +113,11 @@ def restore_unit(before: Mapping[str, Any], context: StepContext) -> list[str]:
     return restore_saved(before["unit"], context)
 
 
+def nothing_to_undo(_before: Mapping[str, Any], _context: StepContext) -> list[str]:
+    """`undo` for steps that leave nothing behind."""
+    return []
+
+
 def restore_saved(saved: Mapping[str, Any], context: StepContext) -> list[str]:
     """Restore a unit saved in a journal; returns what was done, as lines for display."""
     unit = snapshot_from_json(saved)

@@ -398,14 +398,11 @@ class UnitStatus:
     names: tuple[str, ...]
     load_state: str
     active_state: str
-    sub_state: str
     file_state: str
     fragment: str
     restarts: int | None
-    cgroup: str
     can_stop: bool
     started_by: tuple[str, ...]
-    wanted_by: tuple[str, ...]
     stops_with_it: tuple[str, ...]
     processes: tuple[tuple[int, str], ...]
 
@@ -434,9 +431,8 @@ def unit_status(host: Host, name: str) -> UnitStatus:
         path = _load(bus, name, deadline)
         wanted = (
             (_UNIT, "Id"), (_UNIT, "Names"), (_UNIT, "LoadState"), (_UNIT, "ActiveState"),
-            (_UNIT, "SubState"), (_UNIT, "UnitFileState"), (_UNIT, "FragmentPath"),
-            (_UNIT, "RefuseManualStop"), (_UNIT, "TriggeredBy"), (_UNIT, "WantedBy"),
-            (_SERVICE, "NRestarts"), (_SERVICE, "ControlGroup"),
+            (_UNIT, "UnitFileState"), (_UNIT, "FragmentPath"), (_UNIT, "RefuseManualStop"),
+            (_UNIT, "TriggeredBy"), (_SERVICE, "NRestarts"), (_SERVICE, "ControlGroup"),
         )  # fmt: skip
         values = bus.properties(
             [get(path, face, attribute) for face, attribute in wanted], deadline
@@ -452,14 +448,11 @@ def unit_status(host: Host, name: str) -> UnitStatus:
         names=_texts(found["Names"]),
         load_state=str(found["LoadState"] or ""),
         active_state=str(found["ActiveState"] or ""),
-        sub_state=str(found["SubState"] or ""),
         file_state=str(found["UnitFileState"] or ""),
         fragment=str(found["FragmentPath"] or ""),
         restarts=restarts if isinstance(restarts, int) else None,
-        cgroup=cgroup,
         can_stop=found["RefuseManualStop"] is not True,
         started_by=_texts(found["TriggeredBy"]),
-        wanted_by=_texts(found["WantedBy"]),
         stops_with_it=also_stopped,
         processes=tuple(_processes(host, cgroup)) if cgroup not in ("", "/") else (),
     )

@@ -59,7 +59,8 @@ def lines(window: Window, families: Iterable[str]) -> list[Line]:
     known = _by_family(window)
     placed = sorted(entry for name in dict.fromkeys(families) for entry in known.get(name, ()))
     kept = [line for _, line in placed]
-    return sorted(kept, key=lambda line: -(line.age_s or 0.0)) if _all_dated(kept) else kept
+    dated = all(line.age_s is not None for line in kept)
+    return sorted(kept, key=lambda line: -(line.age_s or 0.0)) if dated else kept
 
 
 def _by_family(window: Window) -> dict[str, list[tuple[int, Line]]]:
@@ -74,10 +75,6 @@ def _read(window: Window) -> dict[str, list[tuple[int, Line]]]:
     for place, event in enumerate(window.all(KernelEvent) or ()):
         found.setdefault(event.family, []).append((place, _dated(window, event)))
     return found
-
-
-def _all_dated(found: Iterable[Line]) -> bool:
-    return all(line.age_s is not None for line in found)
 
 
 def _dated(window: Window, event: KernelEvent) -> Line:

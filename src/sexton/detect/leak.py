@@ -69,7 +69,7 @@ class Leak(NamedTuple):
         return Severity.WARNING if hours <= SOON.value else None
 
 
-class _Count(NamedTuple):
+class Count(NamedTuple):
     mono_s: float
     dying: int
     live: int | None
@@ -77,7 +77,7 @@ class _Count(NamedTuple):
 
 def leak(window: Window) -> Leak | None:
     """The leak that goes on at the window's end; `None` where none is proven."""
-    counts = _counts(window)
+    counts = comparable_counts(window)
     moved = growth(window)
     if not counts or (moved is not None and moved.draining):
         return None
@@ -103,7 +103,7 @@ def leak(window: Window) -> Leak | None:
     )
 
 
-def _counts(window: Window) -> list[_Count]:
+def comparable_counts(window: Window) -> list[Count]:
     """Every count by the rule of the last one."""
     rows = [
         (batch.mono_s, row)
@@ -115,7 +115,7 @@ def _counts(window: Window) -> list[_Count]:
         return []
     rule = (rows[-1][1].scope, rows[-1][1].method)
     return [
-        _Count(mono_s, row.dying or 0, row.live)
+        Count(mono_s, row.dying or 0, row.live)
         for mono_s, row in rows
         if (row.scope, row.method) == rule
     ]
@@ -144,7 +144,7 @@ def _in_every_part(times: Sequence[float], start: float, end: float) -> bool:
     return len({min(int((time - start) / part), _PARTS - 1) for time in times}) == _PARTS
 
 
-def _was_freed(counts: Sequence[_Count], start: float, number: int) -> bool:
+def _was_freed(counts: Sequence[Count], start: float, number: int) -> bool:
     """Did the count grow by less than half of those that a trace says stayed, since it began?"""
     before = [count for count in counts if count.mono_s <= start] or counts[:1]
     after = counts[-1]
@@ -153,7 +153,7 @@ def _was_freed(counts: Sequence[_Count], start: float, number: int) -> bool:
     return 2 * rises((before[-1].dying, after.dying))[0] < number
 
 
-def _by_counts(window: Window, counts: Sequence[_Count]) -> Leak | None:
+def _by_counts(window: Window, counts: Sequence[Count]) -> Leak | None:
     """Growth in every part of the last hour, while about as many were alive."""
     uptime = window.node.uptime_s if window.node else None
     if uptime is not None and uptime < SETTLED.value * 60:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sexton.detect.flagged import flagged
-from sexton.detect.registry import all_detectors, in_order, run_all, settings_in_force
+from sexton.detect.registry import (
+    Stage,
+    all_detectors,
+    detector_of,
+    in_order,
+    run_all,
+    settings_in_force,
+)
 from sexton.detect.witness import witness
-from sexton.explain.advice import advise
 from sexton.explain.chains import find_chains, find_links, unexplained
+from sexton.explain.registry import rule_of
 from sexton.explain.story import tell
 from sexton.explain.weigh import coincide, contests
 from sexton.model.cgroup import CgroupCensus
-from sexton.model.diagnosis import Cost, Diagnosis
+from sexton.model.chain import Link, Strength
+from sexton.model.diagnosis import Cost, Diagnosis, Step
 from sexton.model.finding import Finding, Verdict
 from sexton.model.net import Nic
 from sexton.model.text import printable
 from sexton.model.window import Window
 
+#: Advice to look closer, at most.
+_MOST_LOOKS = 2
 _ABSENT = (Verdict.ABSENT, Verdict.NOT_APPLICABLE)
 
 
@@ -50,6 +60,36 @@ def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
         if chains
         else (),
     )
+
+
+def advise(
+    findings: Iterable[Finding], window: Window, links: Sequence[Link] = ()
+) -> tuple[Step, ...]:
+    """What to do now, as commands a person reads before typing them. Nothing is run from here.
+
+    Each detector and link brings its own advice; here is the order: stop the source, free what it
+    left, then look closer, and prove what is not proven yet. The gravest come first in a stage.
+    """
+    problems = {finding.id: finding for finding in findings if finding.is_problem}
+    proven = {link.effect for link in links if link.strength is Strength.PROVEN}
+    # A cause that lost against a proven one is not where to look.
+    weak = [link for link in links if link.strength is Strength.POSSIBLE]
+    lost = {link.cause for link in weak if link.effect in proven}
+    stages: dict[Stage, dict[Step, None]] = {stage: {} for stage in Stage}
+    for name, finding in problems.items():
+        detector = detector_of(name)
+        if detector is None or detector.advice is None or detector.yields_to in problems:
+            continue
+        stage, steps = detector.advice
+        if (stage is Stage.LOOK and name in lost) or (stage is Stage.PROVE and name in proven):
+            continue
+        stages[stage].update(dict.fromkeys(steps(finding, window)))
+        if stage is Stage.STOP:
+            mine = (rule_of(link.id) for link in links if link.cause == name)
+            more = (rule.advice(window) for rule in mine if rule is not None and rule.advice)
+            stages[stage].update(dict.fromkeys(step for some in more for step in some))
+    looks = list(stages[Stage.LOOK])[:_MOST_LOOKS]
+    return (*stages[Stage.STOP], *stages[Stage.FREE], *looks, *stages[Stage.PROVE])
 
 
 def ruled_out(findings: Iterable[Finding], window: Window) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ from sexton.detect.families import (
 from sexton.detect.stacks import on_cores
 from sexton.explain.moments import together
 from sexton.model.cgroup import CgroupCensus
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
 from sexton.model.window import Window
 from sexton.series.cores import core_series
@@ -235,14 +235,13 @@ def sampled(family: str, share: float) -> Evidence:
     )
 
 
-def judge(name: str, ends: tuple[Finding, Finding], window: Window, family: str) -> Link | None:
+def judge(cause: Finding, effect: Finding, window: Window, family: str) -> Bond | None:
     """The rule that a look-alike of the walk has in common with the others.
 
     *Proven* where its functions are in half of the held core's kernel samples, *likely* from a
     fifth on, no link below one in twenty: stacks are of the very seconds in which it was held.
     Without them, *possible* where both findings name one task, in the same seconds.
     """
-    cause, effect = ends
     tasks = cause.shares(effect, "task")
     work = work_of(effect, window)
     if work is None:
@@ -250,7 +249,7 @@ def judge(name: str, ends: tuple[Finding, Finding], window: Window, family: str)
             return None
         sentence = f"{tasks[0]} is named by both findings, in the same seconds"
         sentence += "; kernel stacks would prove it (--stacks)"
-        return Link(name, cause.id, effect.id, Strength.POSSIBLE, sentence, shared=tasks)
+        return Bond(Strength.POSSIBLE, sentence, shared=tasks)
     share = work.share(family)
     if share < HARDLY:
         return None
@@ -261,10 +260,7 @@ def judge(name: str, ends: tuple[Finding, Finding], window: Window, family: str)
     if share < MOST and work.mostly:
         against.append(f"most of the held core's samples are in something else: it {work.mostly}")
     core = core_of(effect)
-    return Link(
-        name,
-        cause.id,
-        effect.id,
+    return Bond(
         strength,
         f"{100 * share:.0f} % of core {core}'s kernel samples: it {WORDS[family]}",
         shared=tasks or ((core,) if core else ()),

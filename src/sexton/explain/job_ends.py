@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sexton.explain.links.dropped_connections_kill_job import LATE_S, READ_S, SOON_S, other_deaths
 from sexton.explain.moments import marks
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.text import seconds, shorten
 from sexton.model.window import Window
@@ -32,7 +32,6 @@ class Ending(NamedTuple):
     beginning; else possible.
     """
 
-    id: str
     named: re.Pattern[str]
     other: re.Pattern[str]
     after: str
@@ -40,7 +39,7 @@ class Ending(NamedTuple):
     sure: Strength = Strength.PROVEN
 
 
-def ended(ending: Ending, cause: Finding, effect: Finding, window: Window) -> Link | None:
+def ended(ending: Ending, cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The link to the first death marked after the cause began; `None` where none was."""
     if cause.start is None:
         return None
@@ -57,10 +56,7 @@ def ended(ending: Ending, cause: Finding, effect: Finding, window: Window) -> Li
     elif waited <= SOON_S:
         strength = ending.soon
     words = f', and "{shorten(named, _WIDTH)}" names it' if named is not None else ""
-    return Link(
-        ending.id,
-        cause.id,
-        effect.id,
+    return Bond(
         strength,
         f"marked {seconds(waited)} after {ending.after}{words}",
         shared=jobs,

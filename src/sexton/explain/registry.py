@@ -9,7 +9,7 @@ docstring holds the written rule by which it is *proven*, *likely* or *possible*
         story="each restart leaves a dying memory cgroup behind",
         proof="a trace of its deaths (sudo sexton zombies --watch)",
     )
-    def join(cause: Finding, effect: Finding, window: Window) -> Link | None: ...
+    def join(cause: Finding, effect: Finding, window: Window) -> Bond | None: ...
 
 A link needs something both findings share (the same core, unit, queue) and the right order in
 time; `None` says that they have nothing to do with each other. `story` is how a person would tell
@@ -23,18 +23,17 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 import sexton.explain.links
 from sexton.detect.witness import witness
-from sexton.model.chain import Link
+from sexton.model.chain import Bond, Link
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
-Join = Callable[[Finding, Finding, Window], Link | None]
+Join = Callable[[Finding, Finding, Window], Bond | None]
 Advise = Callable[[Window], Sequence[Step]]
 _PACKAGE = "sexton.explain.links."
 
@@ -60,7 +59,7 @@ class Rule(NamedTuple):
             return None
         both = {row.table: row for row in (*cause.rows, *effect.rows)}
         theirs = tuple(both[name] for name in sorted(both))
-        return replace(found, rows=seen.rows(noted) or theirs)
+        return Link(self.id, cause.id, effect.id, *found, rows=seen.rows(noted) or theirs)
 
 
 _found: dict[str, Rule] = {}

@@ -73,20 +73,15 @@ def explorer_script(entry: str = ENTRY) -> str:
 
 def explorer_style() -> str:
     """The style sheets that index.html links, in its order."""
-    return "\n".join(_read(name) for name in _STYLES.findall(_read("index.html")))
+    return "\n".join(page_file(name) for name in _STYLES.findall(page_file("index.html")))
 
 
 def explorer_body() -> str:
     """The body of index.html, without scripts."""
-    found = _BODY.search(_read("index.html"))
+    found = _BODY.search(page_file("index.html"))
     if found is None:
         raise NotOneScript("index.html: no body")
     return _SCRIPT.sub("", found[1]).strip()
-
-
-def page_file(name: str) -> str:
-    """One file of the page's folder."""
-    return _read(name)
 
 
 def _gather(name: str, found: dict[str, str], above: tuple[str, ...]) -> None:
@@ -94,7 +89,7 @@ def _gather(name: str, found: dict[str, str], above: tuple[str, ...]) -> None:
         return
     if name in above:
         raise NotOneScript(f"{name} imports itself through {', '.join(above)}")
-    text = _read(name)
+    text = page_file(name)
     for needed in _imports(text, name):
         _gather(needed, found, (*above, name))
     found[name] = text
@@ -116,7 +111,8 @@ def _taken(name: str, found: re.Match[str]) -> str:
     return f'const {{{taken}}} = _m["{_resolved(found[2], name)}"];'
 
 
-def _read(name: str) -> str:
+def page_file(name: str) -> str:
+    """One file of the page's folder."""
     place = files(_PACKAGE) / _FOLDER
     for part in name.split("/"):
         place = place / part

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sexton.model.row import Row, row
-from sexton.model.text import printable
+from sexton.model.text import escape, printable
 
 SCHEMA = "sexton.audit/1"
 #: Values of `Fault.id`: two faults of unit files, and one that is happening now.
@@ -36,7 +36,7 @@ class Reason:
     read_from: str
 
     def __post_init__(self) -> None:
-        _escape(self, "what", "value", "read_from")
+        escape(self, "what", "value", "read_from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Fault:
     starts_a_day: float | None = None
 
     def __post_init__(self) -> None:
-        _escape(self, "detail", "read_from")
+        escape(self, "detail", "read_from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Enabling:
     at: str
 
     def __post_init__(self) -> None:
-        _escape(self, "by", "at")
+        escape(self, "by", "at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class EnabledUnit:
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _escape(self, "name", "fragment", "description", "program")
+        escape(self, "name", "fragment", "description", "program")
         for name in ("drop_ins", "conditions", "aliases"):
             object.__setattr__(self, name, tuple(map(printable, getattr(self, name))))
 
@@ -156,7 +156,7 @@ class Subject:
     policy: str = ""
 
     def __post_init__(self) -> None:
-        _escape(self, "unit", "title", "state", "wrong_if", "owner", "expires")
+        escape(self, "unit", "title", "state", "wrong_if", "owner", "expires")
         object.__setattr__(self, "unseen", tuple(map(printable, self.unseen)))
 
     @property
@@ -182,7 +182,7 @@ class Workload:
     example: str
 
     def __post_init__(self) -> None:
-        _escape(self, "example")
+        escape(self, "example")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class KubeletProblem:
     line: int = 0
 
     def __post_init__(self) -> None:
-        _escape(self, "message", "read_from")
+        escape(self, "message", "read_from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class Audit:
     has_units: bool = True
 
     def __post_init__(self) -> None:
-        _escape(self, "place")
+        escape(self, "place")
         for name in ("notes", "unseen", "unread"):
             object.__setattr__(self, name, tuple(map(printable, getattr(self, name))))
 
@@ -245,8 +245,3 @@ class CgroupUsage(Row):
     path: str
     cpu_us: int | None
     io_bytes: int | None
-
-
-def _escape(owner: object, *names: str) -> None:
-    for name in names:
-        object.__setattr__(owner, name, printable(getattr(owner, name)))

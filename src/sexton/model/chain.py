@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from sexton.model.finding import Evidence, Rows
 from sexton.model.frozen import Frozen, frozen
@@ -22,14 +23,26 @@ class Strength(StrEnum):
         return {"possible": 0, "likely": 1, "proven": 2}[self.value]
 
 
-@frozen
-class Link(Frozen):
-    """`cause` and `effect` are finding ids; `shared` is the entity they have in common.
+class Bond(NamedTuple):
+    """What joins a cause to an effect; `shared` is the entity they have in common.
 
     `covers` is how many of the effect's things the strength speaks of, and how many there are:
     of 12,098 dying cgroups 2,048 may be proven to come from the cause. `None`: of all.
     `since` is the moment (UNIX) from which the effect is the cause's, where it began before it.
     """
+
+    strength: Strength
+    sentence: str
+    shared: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    against: tuple[str, ...] = ()
+    covers: tuple[int, int] | None = None
+    since: float | None = None
+
+
+@frozen
+class Link(Frozen):
+    """A `Bond` under the id of its rule; `cause` and `effect` are finding ids."""
 
     id: str
     cause: str
@@ -39,9 +52,9 @@ class Link(Frozen):
     shared: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     against: tuple[str, ...] = ()
-    rows: tuple[Rows, ...] = ()
     covers: tuple[int, int] | None = None
     since: float | None = None
+    rows: tuple[Rows, ...] = ()
 
     @property
     def sure(self) -> str:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from sexton.model.frozen import Frozen, frozen
-from sexton.model.text import printable
+from sexton.model.text import escape, printable
 
 
 class Verdict(StrEnum):
@@ -51,7 +51,7 @@ class Evidence(Frozen):
     outlook: bool = False
 
     def __post_init__(self) -> None:
-        _escape(self, "what", "value", "normal", "unit", "source", "wrong_if")
+        escape(self, "what", "value", "normal", "unit", "source", "wrong_if")
 
 
 @frozen
@@ -62,7 +62,7 @@ class Missing(Frozen):
     grant: str
 
     def __post_init__(self) -> None:
-        _escape(self, "what", "grant")
+        escape(self, "what", "grant")
 
 
 @frozen
@@ -108,7 +108,7 @@ class Finding(Frozen):
     silenced: Silenced | None = None
 
     def __post_init__(self) -> None:
-        _escape(self, "summary")
+        escape(self, "summary")
         object.__setattr__(
             self,
             "entities",
@@ -125,8 +125,3 @@ class Finding(Frozen):
         """The entities of one kind that both are about."""
         mine = self.entities.get(kind, ())
         return tuple(name for name in mine if name in other.entities.get(kind, ()))
-
-
-def _escape(owner: object, *names: str) -> None:
-    for name in names:
-        object.__setattr__(owner, name, printable(getattr(owner, name)))

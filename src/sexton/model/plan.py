@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from math import isfinite
 from typing import Any, TypeVar
 
-from sexton.model.text import printable
+from sexton.model.text import escape, printable
 
 SCHEMA = "sexton.plan/1"
 RISKS = ("none", "low", "medium", "high")
@@ -45,7 +45,7 @@ class Condition:
     after: str = ""
 
     def __post_init__(self) -> None:
-        _escape(self, "what", "read_from", "why")
+        escape(self, "what", "read_from", "why")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Criterion:
     probe: str = ""
 
     def __post_init__(self) -> None:
-        _escape(self, "what", "read_from", "unit")
+        escape(self, "what", "read_from", "unit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Refusal:
     override: str = ""
 
     def __post_init__(self) -> None:
-        _escape(self, "target", "reason", "override")
+        escape(self, "target", "reason", "override")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Step:
     def __post_init__(self) -> None:
         if self.risk not in RISKS:
             raise PlanError(f"risk {printable(self.risk)!r} is not one of {', '.join(RISKS)}")
-        _escape(self, "title", "target", "risk_why", "effect", "cannot_undo", "undo")
+        escape(self, "title", "target", "risk_why", "effect", "cannot_undo", "undo")
         object.__setattr__(self, "commands", tuple(map(printable, self.commands)))
 
 
@@ -130,7 +130,7 @@ class Plan:
     schema: str = SCHEMA
 
     def __post_init__(self) -> None:
-        _escape(self, "node", "diagnosis_root")
+        escape(self, "node", "diagnosis_root")
         object.__setattr__(self, "notes", tuple(map(printable, self.notes)))
 
     @property
@@ -230,8 +230,3 @@ def _list(owner: Mapping[str, Any], name: str) -> list[Any]:
     if not isinstance(value, list):
         raise PlanError(f"{name} is not a list")
     return value
-
-
-def _escape(owner: object, *names: str) -> None:
-    for name in names:
-        object.__setattr__(owner, name, printable(getattr(owner, name)))

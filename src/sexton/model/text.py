@@ -43,6 +43,12 @@ def _escape(character: str) -> str:
     return character
 
 
+def escape(record: object, *names: str) -> None:
+    """Make these fields of a frozen record printable."""
+    for name in names:
+        object.__setattr__(record, name, printable(getattr(record, name)))
+
+
 def shorten(text: str, width: int) -> str:
     """`text` in at most `width` columns, cut in the middle, where paths repeat themselves.
 

@@ -120,10 +120,11 @@ class Why:
         linked = (name for chain in self.chains for name in chain.findings)
         if any(known[name].is_problem for name in (*self.findings, *linked)):
             return Exit.PROBLEM
-        if any(_is_open(known.get(name)) for name in self.decisive):
+        if any(is_open(known.get(name)) for name in self.decisive):
             return Exit.CANNOT_TELL
         return Exit.HEALTHY
 
 
-def _is_open(finding: Finding | None) -> bool:
+def is_open(finding: Finding | None) -> bool:
+    """Could it not be judged?"""
     return finding is None or finding.verdict is Verdict.UNKNOWN

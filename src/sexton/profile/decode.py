@@ -185,7 +185,8 @@ class _Naming:
         last = self._last_seen_wall_s()
         spaces = self._raw.columns.space[rows]
         for pid in sorted(set(self._pids(rows))):
-            mine = rows[np.isin(spaces, self._spaces_of(pid))]
+            own = [number for number, space in enumerate(self._raw.spaces) if space.pid == pid]
+            mine = rows[np.isin(spaces, own)]
             table = self._symbols.jit(pid, last)
             found = table.find(self._address[mine])
             self._named(table, mine[found >= 0], self._address[mine[found >= 0]], JIT)
@@ -205,9 +206,6 @@ class _Naming:
     def _pids(self, rows: I64) -> list[int]:
         spaces = np.unique(self._raw.columns.space[rows])
         return [self._raw.spaces[space].pid for space in spaces.tolist()]
-
-    def _spaces_of(self, pid: int) -> list[int]:
-        return [number for number, space in enumerate(self._raw.spaces) if space.pid == pid]
 
     def _last_seen_wall_s(self) -> float | None:
         times = self._raw.columns.time_ns

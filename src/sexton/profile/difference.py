@@ -8,13 +8,13 @@ that counted a hundred would report every burst as a change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from sexton.model.profile import I32, I64, Flame, FlameDifference, Floats, Profile, Tree
+from sexton.model.profile import I32, I64, Flame, FlameDifference, Profile, Tree
+from sexton.profile import timeline
 from sexton.profile.select import Selection, chosen_in, window
 from sexton.profile.significance import LEAST_SAMPLES, Blocks, difference_q, observations
 from sexton.profile.stack_tree import join
@@ -28,15 +28,10 @@ _LEAST_BLOCKS = 8
 _LEAST_BLOCK_NS = 100_000_000
 
 
-class Opened(Protocol):
+class Opened(timeline.Opened, Protocol):
     """The part of `sexton.profile.opened.Opened` used here."""
 
-    @property
-    def span_ns(self) -> tuple[int, int] | None: ...
     def flame(self, selection: Selection) -> Flame: ...
-    def profiles(
-        self, start_ns: int | None = None, end_ns: int | None = None
-    ) -> Iterator[Profile]: ...
 
 
 class Side(NamedTuple):
@@ -88,15 +83,6 @@ def difference_of(before: Flame, after: Flame) -> FlameDifference:
         np.add.at(own, place, flame.own)
         counts.append(own)
     return FlameDifference(tree, counts[0], counts[1], np.full(len(tree), np.nan))
-
-
-def shares(found: FlameDifference) -> tuple[Floats, Floats]:
-    """Each node's share of its side, with everything below it; zeros for an empty side."""
-
-    def of(own: I64) -> Floats:
-        return found.tree.totals(own) / max(int(own.sum()), 1)
-
-    return of(found.before), of(found.after)
 
 
 def block_counts(profile: Profile, selection: Selection, items: Items, cut: Cut) -> Blocks:

@@ -96,7 +96,8 @@ class Opened:
         while self.pieces:
             # Only the first and last piece are read, unless pieces may overlap: the others of a
             # rotated set need not be decoded for this.
-            ends = self.pieces if not self._in_turn() else [self.pieces[0], self.pieces[-1]]
+            in_turn = all(_begun(piece) is not None for piece in self.pieces)
+            ends = [self.pieces[0], self.pieces[-1]] if in_turn else self.pieces
             spans = [
                 self._attempt(end, lambda piece: (piece.start_ns, piece.end_ns)) for end in ends
             ]
@@ -211,9 +212,6 @@ class Opened:
             span = self._attempt(piece, lambda part: (part.start_ns, part.end_ns))
             if span is not None:
                 yield piece, span
-
-    def _in_turn(self) -> bool:
-        return all(_begun(piece) is not None for piece in self.pieces)
 
     def _attempt(self, piece: Piece, query: Callable[[Piece], T]) -> T | None:
         """Query a piece; `None` if it cannot be read, and then it is removed."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import resource
-import time
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -185,11 +184,6 @@ class Budget:
 def slower(period_s: float) -> float:
     """The period of a source that costs too much."""
     return period_s * _SLOWER
-
-
-def own_cpu_s() -> float:
-    """All our threads."""
-    return time.process_time()
 
 
 _counted_by_companions: list[float] = [0.0]

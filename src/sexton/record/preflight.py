@@ -365,15 +365,12 @@ def why_not(host: Host, directory: Path) -> str:
     if place.parts[1:2] in _KERNELS_OWN:
         return f"{place}: the kernel's own, no place for files"
     for path in (place, *(directory / name for name in ("LOCK", *DIRECTORIES))):
-        if os.path.lexists(path) and not os.access(path, _needed(path), effective_ids=True):
+        needed = os.W_OK | os.X_OK if path.is_dir() else os.W_OK
+        if os.path.lexists(path) and not os.access(path, needed, effective_ids=True):
             return f"{path}: {_refusal(path)}"
     if is_locked(directory):
         return f"{directory}: {_holder(directory)} is recording here already"
     return ""
-
-
-def _needed(path: Path) -> int:
-    return os.W_OK | os.X_OK if path.is_dir() else os.W_OK
 
 
 def _refusal(path: Path) -> str:

@@ -285,7 +285,7 @@ class Recorder:
         costs = {companion.name: companion.cost() for companion in self._companions}
         children_s = budgets.waited_children_s() + sum(cpu for cpu, _ in costs.values())
         rss = budgets.own_rss() + sum(rss for _, rss in costs.values())
-        spent = Spent(budgets.own_cpu_s(), children_s, self._kernel_s, rss)
+        spent = Spent(time.process_time(), children_s, self._kernel_s, rss)
         written = self._writer.written
         self._append(
             RecorderCost(

@@ -8,10 +8,10 @@ A source is one module per kernel file or interface. A plain file needs only a p
 Anything else is a class that is opened once per window and may keep state between reads::
 
     @source("/dev/kmsg", rows=(KernelEvent,), period_s=1.0, grant="sudo sexton diagnose")
-    class Kmsg:
+    class Kmsg(Reading):
         def __init__(self, host: Host) -> None: ...
         def collect(self) -> Iterable[Row]: ...
-        def close(self) -> None: ...
+        def close(self) -> None: ...  # only where something is to be released
 
 The module's dotted name under `sexton.sources` is the source's id (``procfs.stat``).
 """
@@ -43,7 +43,8 @@ class Reading(Protocol):
         """The current rows; raises `SourceError` if there are none to be had."""
 
     def close(self) -> None:
-        """Release everything; called exactly once."""
+        """Release everything; called exactly once. Most hold nothing."""
+        return
 
 
 @frozen

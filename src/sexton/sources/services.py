@@ -40,7 +40,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
@@ -73,7 +73,7 @@ def blkio_total(content: str) -> int | None:
     return None
 
 
-class Usage:
+class Usage(Reading):
     """Services' cgroups, wherever the hierarchies are mounted."""
 
     def __init__(self, host: Host) -> None:
@@ -88,9 +88,6 @@ class Usage:
         if top is None:
             raise SourceAbsent(PATH, "no hierarchy that counts CPU time is mounted here")
         return list(self._rows(top, bool(cpu), min(block, key=len, default=None)))
-
-    def close(self) -> None:
-        pass
 
     def _rows(self, top: str, first: bool, block: str | None) -> Iterator[CgroupUsage]:
         given = 0
@@ -158,25 +155,17 @@ def parse_last_logged(lines: str) -> dict[str, float]:
 DEADLINE_S = 10.0
 #: More than any node has loaded; each costs half a dozen calls.
 MOST_UNITS = 1_500
-#: Without a strong one the dependant stops or cannot start; a weak one only starts the unit.
+#: Without the unit such a dependant stops or cannot start; one of `WantedBy` only starts the unit.
 STRONG = ("RequiredBy", "BoundBy", "RequisiteOf", "UpheldBy")
-WEAK = ("WantedBy", "TriggeredBy", "ConsistsOf")
 _ROOT = "/org/freedesktop/systemd1"
 _UNIT = f"{SYSTEMD}.Unit"
 _MANAGER = f"{SYSTEMD}.Manager"
 
 
-class Relations(NamedTuple):
-    """The units that cannot run without a unit, and those that only start it."""
-
-    strong: tuple[str, ...]
-    weak: tuple[str, ...]
-
-
 def relations(
     host: Host, units: Iterable[str], deadline_s: float = DEADLINE_S
-) -> dict[str, Relations]:
-    """By unit; units that are gone by now are left out."""
+) -> dict[str, tuple[str, ...]]:
+    """The units that cannot run without each of these; those that are gone by now are left out."""
     deadline = time.monotonic() + deadline_s
     names = list(units)[:MOST_UNITS]
     bus = open_bus(host, deadline)
@@ -188,16 +177,15 @@ def relations(
             for name, answer in zip(names, answers, strict=True)
             if not isinstance(answer, Refusal) and answer
         ]
-        wanted = [get(path, _UNIT, key) for _, path in paths for key in (*STRONG, *WEAK)]
+        wanted = [get(path, _UNIT, key) for _, path in paths for key in STRONG]
         values = bus.properties(wanted, deadline)
     finally:
         bus.close()
-    width = len(STRONG) + len(WEAK)
-    found = {}
-    for index, (name, _) in enumerate(paths):
-        given = values[width * index : width * (index + 1)]
-        found[name] = Relations(_names(given[: len(STRONG)]), _names(given[len(STRONG) :]))
-    return found
+    width = len(STRONG)
+    return {
+        name: _names(values[width * index : width * (index + 1)])
+        for index, (name, _) in enumerate(paths)
+    }
 
 
 def _names(values: Iterable[Any]) -> tuple[str, ...]:

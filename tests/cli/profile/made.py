@@ -6,7 +6,7 @@ import numpy as np
 
 from sexton.model.profile import Clock, Facts, Flame, FlameDifference, Frames, Kind, Tree
 from sexton.profile.spikes.spike import Grown, Spike, Spikes, SpikeStack
-from sexton.reports.text.profile_head import Capture, times_of
+from sexton.reports.text.profile_head import Capture, Times
 
 #: Names that would leave their place if they could.
 HOSTILE = (
@@ -74,7 +74,7 @@ def difference_of(before: dict[str, int], after: dict[str, int], q: float) -> Fl
 def capture(clock: Clock = WALL, **facts: object) -> Capture:
     document = {"host": "node-7", "release": "6.1.0", "cores": 4, "lost": 0, "throttled": 0}
     known = Facts(path="perf.data", format="perf.data", clock=clock, **{**document, **facts})
-    return Capture(known, times_of(clock, START_NS), START_NS + 120 * 10**9, lambda: 46_560)
+    return Capture(known, Times(START_NS, clock.wall_s), START_NS + 120 * 10**9, lambda: 46_560)
 
 
 def spike(**changes: object) -> Spike:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from sexton.model.aligned import F64, Signal
+from sexton.explain.aligned import Plan, compare, lay_out, prepare
+from sexton.model.aligned import F64, Aligned, Signal
 
 START_S = 5_000.0
 Rng = np.random.Generator
@@ -14,6 +15,37 @@ Rng = np.random.Generator
 MEMORIES = (10.0, 60.0, 300.0, 1800.0)
 #: Periods of jobs: those of cron, and some that fit into no minute.
 PERIODS = (60.0, 300.0, 600.0, 7.3, 45.0, 90.0)
+
+#: Readings come every second, the slower ones every ten: longer without any is a gap.
+_GAP_S = 15.0
+
+
+def align(
+    signals: Iterable[Signal], events_mono_s: Sequence[float], plan: Plan | None = None
+) -> Aligned:
+    """Rank signals by what they did before the events.
+
+    With a plan that does not say what was recorded, all of them are held: their readings tell.
+    """
+    plan = plan or Plan()
+    recorded = plan.recorded
+    if not recorded:
+        signals = list(signals)
+        recorded = recorded_by(signals)
+    layout = lay_out(events_mono_s, recorded, plan)
+    return compare(prepare(signals, layout), plan, layout)
+
+
+def recorded_by(signals: Iterable[Signal]) -> tuple[tuple[float, float], ...]:
+    """Stretches of time in which something was read."""
+    distinct = {id(signal.mono_s): signal.mono_s for signal in signals if len(signal.mono_s)}
+    if not distinct:
+        return ()
+    moments = np.unique(np.concatenate(list(distinct.values())))
+    breaks = np.flatnonzero(np.diff(moments) > _GAP_S)
+    starts = moments[np.concatenate([[0], breaks + 1])]
+    ends = moments[np.concatenate([breaks, [len(moments) - 1]])]
+    return tuple(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 def seconds(hours: float) -> F64:

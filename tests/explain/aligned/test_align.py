@@ -5,9 +5,9 @@ import weakref
 import numpy as np
 import pytest
 
-from sexton.explain.aligned import Plan, align
+from sexton.explain.aligned import Plan
 from sexton.model.aligned import Aligned, Signal
-from tests.explain.aligned.made import START_S, apart, healthy, plant, seconds, signal
+from tests.explain.aligned.made import START_S, align, apart, healthy, plant, seconds, signal
 
 HOURS = 2.0
 

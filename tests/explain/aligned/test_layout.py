@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.explain.aligned import Layout, Plan, lay_out
+from sexton.explain.aligned.layout import Layout, Plan, lay_out
 from tests.support.examples import examples
 
 HOURS = ((0.0, 4 * 3600.0),)

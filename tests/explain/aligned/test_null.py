@@ -9,12 +9,21 @@ import numpy as np
 import pytest
 
 from lab.synthetic import write
-from sexton.explain.aligned import Plan, align
+from sexton.explain.aligned import Plan
 from sexton.model.aligned import Signal
 from sexton.replay.signals import signals_of
 from sexton.replay.span import everything
 from sexton.store.recording import Recording
-from tests.explain.aligned.made import PERIODS, START_S, event_sets, healthy, job, seconds, signal
+from tests.explain.aligned.made import (
+    PERIODS,
+    START_S,
+    align,
+    event_sets,
+    healthy,
+    job,
+    seconds,
+    signal,
+)
 from tests.support.synthetic import small
 
 #: Enough draws for the level that is asked for, and quick.

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from sexton.model.audit import EnabledUnit
-from sexton.prevent.audit import enabled_units
 from sexton.prevent.audit.enabled import Enabled
 from sexton.prevent.audit.unit_files import UnitTree
 from sexton.prevent.image.directory import ImageDirectory
@@ -18,7 +17,8 @@ from tests.support.tools import need
 
 
 def units(tree: Tree) -> dict[str, EnabledUnit]:
-    return {unit.name: unit for unit in enabled_units(ImageDirectory(str(tree.root)))}
+    files = ImageDirectory(str(tree.root))
+    return {unit.name: unit for unit in Enabled(UnitTree(files)).units}
 
 
 def ways(unit: EnabledUnit) -> list[tuple[str, str]]:

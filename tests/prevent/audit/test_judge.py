@@ -7,10 +7,12 @@ import pytest
 from sexton.cure.protected import Rule, why_protected
 from sexton.host.host import Host
 from sexton.model.audit import Audit, Need, Subject, Workload
-from sexton.prevent.audit import audit, enabled_units
+from sexton.prevent.audit import audit
 from sexton.prevent.audit.catalogue import agents
+from sexton.prevent.audit.enabled import Enabled
 from sexton.prevent.audit.evidence import Connections, Evidence, connections_of
 from sexton.prevent.audit.judge import Context, Judge
+from sexton.prevent.audit.unit_files import UnitTree
 from sexton.prevent.image.directory import ImageDirectory
 from sexton.sources.sock_diag import ESTABLISHED, LISTEN, InetSocket, Sockets
 from tests.prevent.audit.trees import ECS_DEB, Tree
@@ -29,7 +31,7 @@ def verdict(tree: Tree, unit: str) -> Subject:
 
 def live(tree: Tree, unit: str, seen: Evidence, *running: str) -> Subject:
     files = ImageDirectory(str(tree.root))
-    enabled = {enabled_unit.name: enabled_unit for enabled_unit in enabled_units(files)}
+    enabled = {enabled_unit.name: enabled_unit for enabled_unit in Enabled(UnitTree(files)).units}
     seen.live = True
     return Judge(Context(files, seen, {*enabled, *running})).subject(unit, enabled.get(unit))
 

@@ -11,7 +11,7 @@ from sexton.host.host import open_host
 from sexton.model.finding import Missing
 from sexton.prevent.gate import Outcome
 from sexton.prevent.gate.rules.cgroup_version import CgroupVersion, next_boot
-from sexton.prevent.image import open_image
+from sexton.prevent.image import Image
 from tests.prevent.gate.making import gate_of, image, place
 
 
@@ -97,7 +97,7 @@ def test_it_is_the_same_in_a_tar(tmp_path: Path) -> None:
     entry.write_text("options systemd.unified_cgroup_hierarchy=0\n")
     with tarfile.open(tmp_path / "img.tar.gz", "w:gz") as out:
         out.add(tmp_path / "img", ".")
-    with open_image(str(tmp_path / "img.tar.gz")) as opened:
+    with Image(str(tmp_path / "img.tar.gz")) as opened:
         found = next_boot(opened.files, {"ID": "rhel", "VERSION_ID": "9.4"})
     assert isinstance(found, CgroupVersion)
     assert found.version == "v1"

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed, StoreError
-from sexton.prevent.image import ext4, open_image
+from sexton.prevent.image import Image, ext4
 from sexton.prevent.image.disk import Slice
 from sexton.prevent.image.ext4 import Ext4Files
 from sexton.prevent.image.ext4_layout import INDEXED
@@ -84,7 +84,7 @@ KINDS = {
 
 @pytest.mark.parametrize("options", KINDS.values(), ids=KINDS)
 def test_every_file_is_as_it_was_put_in(make: Make, tree: Path, options: tuple[str, ...]):
-    with open_image(str(make(*options))) as image:
+    with Image(str(make(*options))) as image:
         files = image.files
         assert image.kind == "a disk image, the whole image"
         assert files.read("/etc/large") == (tree / "etc/large").read_bytes()
@@ -102,7 +102,7 @@ def test_every_file_is_as_it_was_put_in(make: Make, tree: Path, options: tuple[s
 
 
 def test_what_is_no_plain_small_file_is_refused(make: Make):
-    with open_image(str(make("-t", "ext4"))) as image:
+    with Image(str(make("-t", "ext4"))) as image:
         files = image.files
         for path, why in (
             ("/etc/fifo", "not a regular file"),
@@ -124,7 +124,7 @@ def test_what_is_no_plain_small_file_is_refused(make: Make):
 def test_a_directory_of_too_many_names_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ext4, "MOST_NAMES", 100)
     refused = pytest.raises(SourceMalformed, match="more than 100 names")
-    with open_image(str(make("-t", "ext4"))) as image, refused:
+    with Image(str(make("-t", "ext4"))) as image, refused:
         image.files.names("/etc/many")
 
 
@@ -135,7 +135,7 @@ def test_it_says_what_debugfs_says(make: Make):
         ["debugfs", "-R", "stat /etc/many/unit-0042.service", str(path)],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    with open_image(str(path)) as image:
+    with Image(str(path)) as image:
         inode = image.files.status("/etc/many/unit-0042.service").inode
     assert output.startswith(f"Inode: {inode} ")
 
@@ -156,7 +156,7 @@ def gpt(path: Path, whole: Path, first: int) -> None:
 
 def test_the_root_is_found_behind_a_gpt(make: Make, tmp_path: Path):
     gpt(tmp_path / "disk", make("-t", "ext4"), 2048)
-    with open_image(str(tmp_path / "disk")) as image:
+    with Image(str(tmp_path / "disk")) as image:
         assert image.kind == "a disk image, partition 2"
         assert image.files.read("/etc/real") == b"here\n"
 
@@ -167,7 +167,7 @@ def test_the_root_is_found_behind_an_old_table(make: Make, tmp_path: Path):
     table[510:] = b"\x55\xaa"
     disk = tmp_path / "disk"
     disk.write_bytes(bytes(table) + bytes(2047 * 512) + make("-t", "ext4").read_bytes())
-    with open_image(str(disk)) as image:
+    with Image(str(disk)) as image:
         assert image.kind == "a disk image, partition 1"
 
 
@@ -198,7 +198,7 @@ def test_what_cannot_be_read_is_named_with_the_way_out(
     raw[offset : offset + len(magic)] = magic
     (tmp_path / "disk").write_bytes(raw)
     with pytest.raises(StoreError, match=words):
-        open_image(str(tmp_path / "disk"))
+        Image(str(tmp_path / "disk"))
 
 
 def test_a_partition_that_cannot_be_read_is_named(tmp_path: Path):
@@ -206,7 +206,7 @@ def test_a_partition_that_cannot_be_read_is_named(tmp_path: Path):
     strange.write_bytes(b"XFSB" + bytes(1 << 18))
     gpt(tmp_path / "disk", strange, 2048)
     with pytest.raises(StoreError, match=r"\(partition 2: an XFS file system\).*virt-tar-out"):
-        open_image(str(tmp_path / "disk"))
+        Image(str(tmp_path / "disk"))
 
 
 def test_what_was_opened_is_closed_where_it_is_no_image(tmp_path: Path):
@@ -214,9 +214,9 @@ def test_what_was_opened_is_closed_where_it_is_no_image(tmp_path: Path):
     held = len(os.listdir("/proc/self/fd"))
     for path in (tmp_path / "x", tmp_path / "missing"):
         with pytest.raises(StoreError):
-            open_image(str(path))
+            Image(str(path))
     with pytest.raises(StoreError, match="image path is empty"):
-        open_image("")
+        Image("")
     assert len(os.listdir("/proc/self/fd")) == held
 
 
@@ -224,7 +224,7 @@ def test_a_data_disk_is_no_root(tmp_path: Path):
     need("mke2fs", package="e2fsprogs")
     subprocess.run(["mke2fs", "-q", "-F", str(tmp_path / "disk"), "1M"], check=True)
     with pytest.raises(StoreError, match="not a root"):
-        open_image(str(tmp_path / "disk"))
+        Image(str(tmp_path / "disk"))
 
 
 def test_a_journal_that_was_not_played_back_is_said(make: Make):
@@ -233,7 +233,7 @@ def test_a_journal_that_was_not_played_back_is_said(make: Make):
     features = struct.unpack_from("<I", raw, 1024 + 96)[0]
     struct.pack_into("<I", raw, 1024 + 96, features | 0x4)
     path.write_bytes(raw)
-    with open_image(str(path)) as image:
+    with Image(str(path)) as image:
         assert "journal" in image.unread[0]
 
 
@@ -246,7 +246,7 @@ def test_other_things_are_refused_in_words(tmp_path: Path, kind: str):
     elif kind == "empty":
         path.touch()
     with pytest.raises(StoreError, match=r"not a directory|No such file|empty"):
-        open_image(str(path))
+        Image(str(path))
 
 
 def look_at_everything(files: Ext4Files) -> None:
@@ -398,7 +398,7 @@ def test_files_that_were_deleted_or_renamed_are_no_damage(make: Make, options: t
         [debugfs, "-w", "-f", "/dev/stdin", path],
         input="\n".join(orders[:-2]), text=True, check=True, capture_output=True,
     )  # fmt: skip
-    with open_image(str(path)) as image:
+    with Image(str(path)) as image:
         assert len(image.files.names("/etc/many")) == 1200 - 31
         assert image.unread == []
 
@@ -408,7 +408,7 @@ def test_a_file_system_with_errors_is_not_read_as_whole(make: Make):
     raw = bytearray(path.read_bytes())
     struct.pack_into("<H", raw, 1024 + 58, 3)
     path.write_bytes(raw)
-    with open_image(str(path)) as image:
+    with Image(str(path)) as image:
         assert "marked as having errors" in image.unread[0]
 
 
@@ -418,4 +418,4 @@ def test_a_damaged_root_directory_is_said_to_be_one(make: Make):
     raw[raw.index(b"lost+found") - 4] ^= 4
     path.write_bytes(raw)
     with pytest.raises(StoreError, match="wrong checksum of a directory"):
-        open_image(str(path))
+        Image(str(path))

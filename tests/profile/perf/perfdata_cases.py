@@ -21,12 +21,18 @@ def frames(raw, index: int) -> list[tuple[int, int]]:
     return list(zip(columns.space[chosen].tolist(), columns.address[chosen].tolist(), strict=True))
 
 
+def row_of(maps, address: int) -> int:
+    """The row of an address, -1 if it is not mapped."""
+    row = int(np.searchsorted(maps.start, np.uint64(address), side="right")) - 1
+    return row if row >= 0 and address < maps.end[row] else -1
+
+
 def placed(raw, index: int) -> list[str]:
     """The files a sample's user frames lie in."""
     found = []
     for space, address in frames(raw, index):
         maps = raw.spaces[space].maps
-        (row,) = maps.find(np.array([address], np.uint64)).tolist()
+        row = row_of(maps, address)
         found.append("" if row < 0 else raw.files[maps.file[row]].path)
     return found
 

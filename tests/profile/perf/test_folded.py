@@ -24,9 +24,9 @@ def stacks(named):
     """Per row: the task, then names from the outermost, and the weight."""
     found = []
     for stack, weight in zip(named.stack.tolist(), named.weight.tolist(), strict=True):
-        frames = named.stack_frame[named.stack_start[stack] : named.stack_start[stack + 1]]
+        frames = named.stacks.frame[named.stacks.start[stack] : named.stacks.start[stack + 1]]
         names = [named.names[frame] for frame in reversed(frames.tolist())]
-        found.append((named.tasks[named.stack_task[stack]], *names, weight))
+        found.append((named.tasks[named.stacks.task[stack]], *names, weight))
     return found
 
 
@@ -96,8 +96,8 @@ def test_a_stack_too_deep_loses_its_outermost_and_says_so():
     line = b"task;" + b";".join(b"f%d" % at for at in range(MOST_FRAMES + 9)) + b" 1\n"
     named = read(line)
     assert named.tasks == ("task",)
-    assert len(named.stack_frame) == MOST_FRAMES
-    assert named.names[named.stack_frame[0]] == f"f{MOST_FRAMES + 8}"
+    assert len(named.stacks.frame) == MOST_FRAMES
+    assert named.names[named.stacks.frame[0]] == f"f{MOST_FRAMES + 8}"
     assert "1 stack deeper" in named.facts.problems[0]
 
 

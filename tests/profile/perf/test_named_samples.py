@@ -18,9 +18,9 @@ def test_every_sample_finds_its_stack_in_the_tree():
     named = script_text.read(BytesIO(TEXT), "capture.txt")
     expected: Counter[tuple[str, ...]] = Counter()
     for stack in named.stack.tolist():
-        frames = named.stack_frame[named.stack_start[stack] : named.stack_start[stack + 1]]
+        frames = named.stacks.frame[named.stacks.start[stack] : named.stacks.start[stack + 1]]
         path = [named.names[frame] for frame in reversed(frames.tolist())]
-        expected[(named.tasks[named.stack_task[stack]], *path)] += 1
+        expected[(named.tasks[named.stacks.task[stack]], *path)] += 1
     profile = profile_of(named)
     assert counted(profile) == expected
     assert profile.facts.host == "vm"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import struct
 
-import numpy as np
 import pytest
 
 from sexton.model.profile import Clock, Event
 from sexton.profile.perf.perfdata import read_raw
-from tests.profile.perf.perfdata_cases import build_id, comms, frames, placed, user
+from tests.profile.perf.perfdata_cases import build_id, comms, frames, placed, row_of, user
 from tests.support.perf_bytes import (
     EXEC,
     FLAGS,
@@ -132,7 +131,7 @@ def test_an_exec_begins_a_new_space_and_later_maps_win(read):
     assert (ls.build_id, ls.major, ls.minor, ls.inode) == (None, 8, 1, 77)
     sh = next(file for file in raw.files if file.path == "/bin/sh")
     assert sh.build_id == "01" * 20
-    row = raw.spaces[2].maps.find(np.array([0x2004], np.uint64))[0]
+    row = row_of(raw.spaces[2].maps, 0x2004)
     assert raw.spaces[2].maps.pgoff[row] == 0x500
 
 

@@ -26,9 +26,9 @@ def stacks(named):
     """Per row: the task, then names from the innermost, and the weight."""
     found = []
     for stack, weight in zip(named.stack.tolist(), named.weight.tolist(), strict=True):
-        frames = named.stack_frame[named.stack_start[stack] : named.stack_start[stack + 1]]
+        frames = named.stacks.frame[named.stacks.start[stack] : named.stacks.start[stack + 1]]
         names = [named.names[frame] for frame in frames.tolist()]
-        found.append((named.tasks[named.stack_task[stack]], *names, weight))
+        found.append((named.tasks[named.stacks.task[stack]], *names, weight))
     return found
 
 

@@ -55,9 +55,9 @@ def stacks(named):
     """How often each stack was seen: the task, then names from the innermost."""
     found = Counter()
     for stack in named.stack.tolist():
-        frames = named.stack_frame[named.stack_start[stack] : named.stack_start[stack + 1]]
+        frames = named.stacks.frame[named.stacks.start[stack] : named.stacks.start[stack + 1]]
         names = tuple(named.names[frame] for frame in frames.tolist())
-        found[(named.tasks[named.stack_task[stack]], *names)] += 1
+        found[(named.tasks[named.stacks.task[stack]], *names)] += 1
     return found
 
 
@@ -272,8 +272,8 @@ def test_a_gzip_bomb_is_refused():
 def test_a_stack_too_deep_loses_its_outermost_and_says_so():
     chain = b"".join(b"\tffff f%d (/x)\n" % at for at in range(MOST_FRAMES + 5))
     named = read(b"a 1 [000] 1.000000: c: \n" + chain + b"\n")
-    assert len(named.stack_frame) == MOST_FRAMES
-    assert named.names[named.stack_frame[0]] == "f0"
+    assert len(named.stacks.frame) == MOST_FRAMES
+    assert named.names[named.stacks.frame[0]] == "f0"
     assert "1 stack deeper than 2,048 frames" in named.facts.problems[0]
 
 

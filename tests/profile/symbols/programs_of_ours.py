@@ -48,6 +48,15 @@ def mapped(path) -> MappedFile:
     return MappedFile(str(path), elf_of(path).build_id())
 
 
+def offset_of(path, address: int) -> int:
+    """Where an address lies in the file."""
+    return next(
+        address - segment.address + segment.offset
+        for segment in elf_of(path).segments
+        if segment.address <= address < segment.address + segment.memory
+    )
+
+
 def name_at(table: Table, path, symbol: str) -> str | None:
     """What a table says two bytes into a function, found by nm in another copy of the program."""
     for line in subprocess.run(
@@ -55,7 +64,7 @@ def name_at(table: Table, path, symbol: str) -> str | None:
     ).stdout.splitlines():
         address, _, name = line.rpartition(" ")
         if name == symbol:
-            place = elf_of(path).offset_of(int(address.split()[0], 16) + 2)
+            place = offset_of(path, int(address.split()[0], 16) + 2)
             return name_of(table, place)
     raise AssertionError(f"nm knows no {symbol}")
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 import pytest
 
 from sexton.sources.bpf import syscalls
-from sexton.sources.bpf.program import R0, R1, R2, R3, R6, Assembly, Operand
+from sexton.sources.bpf.program import R0, R1, R2, R3, R6, Assembly, Operand, _Instruction
 
 ROUNDS = 8
 _CLASSIFIER, _TEST_RUN = 3, 10
@@ -37,14 +37,21 @@ _LOOPBACK, _INGRESS = 1, 1
 _PACKET = bytes(12) + b"\x08\x00" + bytes(50)
 
 
+def program_name(program: int) -> str:
+    """The name a program was loaded under: `struct bpf_prog_info.name`."""
+    answer = syscalls.information(program) or b""
+    return answer[64:80].partition(b"\0")[0].decode("ascii", "replace")
+
+
 def program() -> bytes:
     """Put the packet into the backlog, then go round for a quarter of a second, eight times."""
     code = Assembly().move(R6, Operand(R1))
     code.move(R2, _LOOPBACK).move(R3, _INGRESS).call(_CLONE_REDIRECT)
     for left in reversed(range(ROUNDS)):
-        code.raw(_CALL, (0, _A_FUNCTION), 0, left + 2)  # over the calls left and two instructions
+        # Over the calls left and two instructions.
+        code._put(_Instruction(_CALL, 0, _A_FUNCTION, 0, left + 2))
     code.move(R0, 0).exit()
-    code.raw(_MAY_GOTO, (0, 0), 1, 0).raw(_GOTO, (0, 0), -2, 0)
+    code._put(_Instruction(_MAY_GOTO, offset=1))._put(_Instruction(_GOTO, offset=-2))
     return code.move(R0, 0).exit().encode()
 
 

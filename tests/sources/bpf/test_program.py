@@ -28,7 +28,6 @@ from sexton.sources.bpf.program import (
     Assembly,
     Operand,
     Tally,
-    bucket,
     entry_program,
     raise_program,
     read_tally,
@@ -78,7 +77,7 @@ def test_a_wait_is_counted_in_the_bucket_of_its_microseconds(wait_ns: int):
         wait_ns = tally.total_ns
     assert (tally.raised_ns, tally.raises, tally.waits, tally.total_ns) == (0, 1, 1, wait_ns)
     expected = [0] * BUCKETS
-    expected[bucket(wait_ns // 1000)] = 1
+    expected[min((wait_ns // 1000).bit_length(), BUCKETS - 1)] = 1
     assert list(tally.buckets) == expected
 
 
@@ -89,7 +88,6 @@ def test_every_bucket_begins_where_it_says(power: int):
         core.raised()
         core.entered(wait_us * 1000)
         assert core.tally().buckets[where] == 1
-        assert bucket(wait_us) == where
 
 
 def test_the_oldest_of_several_raises_is_measured():

@@ -11,6 +11,7 @@ import pytest
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
 from sexton.sources.bpf import syscalls
 from sexton.sources.bpf.program import R0, Assembly
+from tests.sources.bpf.hold import program_name
 
 NOTHING = Assembly().move(R0, 0).exit().encode()
 
@@ -90,7 +91,7 @@ def test_the_verifiers_reason_is_told():
 def test_a_tracepoint_that_is_not_there_is_absent():
     program = syscalls.load(NOTHING, b"sexton_test")
     try:
-        assert syscalls.program_name(program) == "sexton_test"
+        assert program_name(program) == "sexton_test"
         with pytest.raises(SourceAbsent, match="no tracepoint sexton_never_was"):
             syscalls.attach(b"sexton_never_was", program)
     finally:

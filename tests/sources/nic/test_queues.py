@@ -12,7 +12,7 @@ from sexton.errors import SourceAbsent
 from sexton.host.host import open_host
 from sexton.model.net import NicQueue
 from sexton.sources.nic.devices import physical
-from sexton.sources.nic.queues import Queues, nic_cores, queue_of
+from sexton.sources.nic.queues import Queues, queue_of
 from tests.sources.nic.trees import tree
 from tests.support.trees import plant
 
@@ -84,13 +84,6 @@ def test_mlx5_is_read_without_effective_affinities_and_unused_vectors_are_left_o
     }
 
 
-def test_the_nics_cores_are_those_of_its_queues():
-    rows = Queues(tree("mlx5")).collect()
-    assert nic_cores(rows) == {0, 1, 2, 3}
-    assert nic_cores([row for row in rows if row.queue is None]) == frozenset()
-    assert nic_cores([]) == frozenset()
-
-
 def test_no_physical_interface_is_absent():
     with pytest.raises(SourceAbsent, match="no physical interface"):
         Queues(tree("no-nic")).collect()
@@ -129,7 +122,8 @@ def test_this_machines_queues_have_cores_it_has():
     if not physical(host):
         pytest.skip("no physical interface on this machine")
     rows = Queues(host).collect()
-    assert nic_cores(rows) <= set(range(os.cpu_count() or 1))
+    served = {cpu for row in rows if row.queue is not None for cpu in row.cpus}
+    assert served <= set(range(os.cpu_count() or 1))
 
 
 @given(st.text(max_size=60), st.sampled_from(["", "virtio0-input.", "eth0-Tx-Rx-", "gve-ntfy-blk"]))

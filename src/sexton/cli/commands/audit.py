@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from sexton.cli import output
 from sexton.cli.options import add_json, seconds
+from sexton.errors import CommandError, SourceAbsent, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,11 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     import json
-    import shutil
     import sys
     from datetime import date
 
-    from sexton.errors import CommandError
     from sexton.prevent.audit import changes, policy
     from sexton.reports.json.audit import audit_json
     from sexton.reports.text.audit import audit_text, changes_text, status
@@ -90,11 +89,9 @@ def run(args: argparse.Namespace) -> int:
     if args.save is not None:
         _write(args.save, json.dumps(audit_json(found), indent=2) + "\n")
     if args.json:
-        json.dump(audit_json(found, changed), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json(audit_json(found, changed))
         return status(found, changed)
-    width = shutil.get_terminal_size((88, 24)).columns
-    colour = output.colour()
+    width, colour = output.width(), output.colour()
     if before is not None and changed is not None:
         sys.stdout.write(changes_text(found, changed, before, width, colour))
     else:
@@ -166,7 +163,6 @@ def _protected(root: str | None) -> tuple[Rule, ...]:
 
 
 def _before(args: argparse.Namespace) -> Before | None:
-    from sexton.errors import CommandError
     from sexton.prevent.audit import changes
 
     if args.since is None:
@@ -189,7 +185,6 @@ def _known(args: argparse.Namespace) -> Sequence[Entry]:
 
 
 def _entries(path: str, required: bool = True) -> tuple[Entry, ...]:
-    from sexton.errors import CommandError
     from sexton.prevent.audit import policy
 
     content = _text(path)
@@ -202,7 +197,6 @@ def _entries(path: str, required: bool = True) -> tuple[Entry, ...]:
 
 def _text(path: str) -> str | None:
     """A file given by the user; `None` if it does not exist."""
-    from sexton.errors import CommandError, SourceAbsent, SourceError
     from sexton.host.reader import LiveFiles, read_regular
 
     try:
@@ -214,6 +208,4 @@ def _text(path: str) -> str | None:
 
 
 def _write(path: str, content: str) -> None:
-    from sexton.cli.output import write_whole
-
-    write_whole(path, (content.encode("utf-8", "surrogateescape"),))
+    output.write_whole(path, (content.encode("utf-8", "surrogateescape"),))

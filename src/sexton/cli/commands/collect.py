@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 
+from sexton.cli.options import whole_up_to
+
 #: The script's parts, in the order it is read.
 PARTS = ("main", "bundle", "snapshot", "groups", "lasting", "start")
 _DEFAULT = "${SEXTON_SECONDS:-10}"
@@ -21,7 +23,7 @@ _DEFAULT = "${SEXTON_SECONDS:-10}"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds",
-        type=_whole,
+        type=whole_up_to(3600),
         default=10,
         metavar="N",
         help="how long the script samples by default (default 10)",
@@ -44,10 +46,3 @@ def script(seconds: int = 10) -> str:
     folder = files("sexton.cli") / "collect"
     text = "\n".join((folder / f"{part}.sh").read_text("utf-8") for part in PARTS)
     return text.replace(_DEFAULT, _DEFAULT.replace("10", str(seconds)))
-
-
-def _whole(text: str) -> int:
-    plain = text.isascii() and text.isdecimal() and len(text) <= 9
-    if not plain or not 1 <= int(text) <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number from 1 to 3600")
-    return int(text)

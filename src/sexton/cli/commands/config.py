@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 
+from sexton.cli import output
 from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json
 
@@ -24,21 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import json
-    import shutil
     import sys
 
     from sexton.detect.registry import settings_in_force
+    from sexton.reports.text.settings import config_json, config_text
 
     settings = settings_in_force()
     if args.json:
-        from sexton.reports.json.settings import config_json
-
-        json.dump(config_json(settings), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json(config_json(settings))
     else:
-        from sexton.reports.text.settings import config_text
-
-        width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(config_text(settings, width, args.all))
+        sys.stdout.write(config_text(settings, output.width(), args.all))
     return 0

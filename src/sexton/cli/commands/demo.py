@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import argparse
 
+from sexton.cli import output
 from sexton.cli.commands.serve import port
-from sexton.cli.options import add_json
+from sexton.cli.options import add_json, need_recorder, need_web
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.options import need_recorder, need_web
-
     printed = args.tour or args.json
     (need_recorder if printed else need_web)()
     from sexton.cli.progress import working
@@ -42,17 +41,12 @@ def run(args: argparse.Namespace) -> int:
     with working("reading the incident"):
         steps = tour(scene_of(View.open(recording), read_injected()), read_cure())
     if args.json:
-        import json
-
-        json.dump(steps, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json(steps)
         return 0
     if args.tour:
-        import shutil
-
         from sexton.reports.text.tour import tour_text
 
-        sys.stdout.write(tour_text(steps, shutil.get_terminal_size((88, 24)).columns))
+        sys.stdout.write(tour_text(steps, output.width()))
         return 0
     from sexton.explorer.server.server import Setup, serve
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from sexton.cli import output
 from sexton.cli.configuration import add_config
-from sexton.cli.incident import add_html, check_html
+from sexton.cli.incident import add_html, check_html, write_html
 from sexton.cli.options import add_json
 from sexton.cli.window import (
     add_live_options,
@@ -41,8 +41,15 @@ from sexton.cli.window import (
     add_span,
     check_archive,
     check_recording,
+    cost_of,
     is_archive,
+    open_recording,
+    read_archived,
+    read_back,
+    requested_span,
+    watch,
 )
+from sexton.errors import CommandError
 
 if TYPE_CHECKING:
     from sexton.model.diagnosis import Diagnosis
@@ -65,7 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import shutil
     import sys
 
     _check(args)
@@ -75,20 +81,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         diagnosis, window = _seen(args)
     if args.json:
-        import json
-
         from sexton.reports.json.diagnosis import diagnosis_json
 
-        json.dump(diagnosis_json(diagnosis), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json(diagnosis_json(diagnosis))
     else:
         from sexton.reports.text.verdict import verdict_text
 
-        width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(verdict_text(diagnosis, width, colour=output.colour()))
+        sys.stdout.write(verdict_text(diagnosis, output.width(), colour=output.colour()))
     if args.html is not None:
-        from sexton.cli.incident import write_html
-
         sys.stdout.flush()  # whatever becomes of the file, the verdict is not lost
         write_html(args, diagnosis, window)
     return int(diagnosis.exit)
@@ -96,8 +96,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> None:
     """Options that exclude each other."""
-    from sexton.errors import CommandError
-
     check_html(args)
     if args.archive is None and args.recording is not None and is_archive(args.recording):
         args.archive, args.recording = args.recording, None
@@ -112,7 +110,6 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _seen(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
-    from sexton.cli.window import read_archived, watch
     from sexton.explain.diagnosis import diagnose
 
     seen = read_archived(args.archive) if args.archive is not None else watch(args, "diagnose")
@@ -124,7 +121,6 @@ def _recorded(args: argparse.Namespace) -> Diagnosis:
     from dataclasses import replace
 
     from sexton.cli.progress import working
-    from sexton.cli.window import cost_of, open_recording, read_back, requested_span
     from sexton.explain.diagnosis import diagnose
     from sexton.model.diagnosis import Replayed
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from sexton.cli import output
 from sexton.cli.options import add_json_format, seconds
+from sexton.errors import CommandError, SourceAbsent, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +77,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.errors import CommandError
     from sexton.prevent.gate import builtin_text
 
     if args.print_policy:
@@ -111,8 +111,6 @@ def _formats(args: argparse.Namespace) -> list[tuple[str, str]]:
     """(format, file) of each --out; checked before the node is watched."""
     import os
 
-    from sexton.errors import CommandError
-
     paths = args.out or []
     if args.format is not None and len(paths) > 1:
         raise CommandError("--format cannot be used with several --out: use file suffixes instead")
@@ -144,7 +142,6 @@ def _policy(args: argparse.Namespace) -> Policy:
 
 def _read(path: str) -> bytes:
     """A file given by the user; never a device or a pipe, which could block."""
-    from sexton.errors import CommandError, SourceError
     from sexton.host.reader import LiveFiles, read_regular
     from sexton.prevent.gate.policy import MOST_BYTES
 
@@ -167,8 +164,8 @@ def _judge(
     import sys
 
     from sexton.cli.image import confine_directory
+    from sexton.cli.profile.capture import deliver_text
     from sexton.cli.progress import working
-    from sexton.errors import CommandError
     from sexton.host.hung import unless_hung
     from sexton.prevent.gate import Target, is_booted, judge, os_release, require_system
 
@@ -195,7 +192,7 @@ def _judge(
         else:
             gate = unless_hung(lambda: judge(target, policy, today), name)
     for form, path in formats:
-        _write_report(gate, form, path)
+        deliver_text(_report(gate, form), path)
     if args.kubelet_out is not None:
         unless_hung(lambda: _write_kubelet(host, args.kubelet_out), name)
     shown = "text" if formats else args.format or "text"
@@ -208,7 +205,6 @@ def _auditing(host: Host) -> Callable[[Host, Window | None], Audit]:
     from functools import partial
 
     from sexton.cure.protected import CONFIG, rules_of
-    from sexton.errors import SourceAbsent
     from sexton.host.reader import text
     from sexton.prevent.audit import audit
 
@@ -249,7 +245,6 @@ def _watch(host: Host, span: float) -> Window:
 
 def _report(gate: Gate, form: str, screen: bool = False) -> str:
     import json
-    import shutil
 
     if form == "json":
         from sexton.reports.json.gate import gate_json
@@ -267,30 +262,21 @@ def _report(gate: Gate, form: str, screen: bool = False) -> str:
 
     if not screen:
         return gate_text(gate)
-    width = shutil.get_terminal_size((88, 24)).columns
-    return gate_text(gate, width, colour=output.colour())
-
-
-def _write_report(gate: Gate, form: str, path: str) -> None:
-    from sexton.cli.profile.capture import emit_text, report_written
-
-    emit_text(_report(gate, form), path)
-    report_written(path)
+    return gate_text(gate, output.width(), colour=output.colour())
 
 
 def _write_kubelet(host: Host, out: str) -> None:
     """Write the corrected configuration; of several the first that could be parsed."""
     import sys
 
-    from sexton.cli.profile.capture import emit_text, report_written
+    from sexton.cli.profile.capture import deliver_text
     from sexton.model.text import printable
     from sexton.prevent.kubelet import corrected, inspect
 
     for file in inspect(host):
         text = corrected(file)
         if text is not None:
-            emit_text(text, out)
-            report_written(out)
+            deliver_text(text, out)
             return
     print(
         f"sexton: {printable(out)} not written: no readable kubelet configuration found",

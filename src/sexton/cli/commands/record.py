@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import argparse
 
+from sexton.cli import output
 from sexton.cli.configuration import add_config, config_files
-from sexton.cli.options import add_json
+from sexton.cli.options import add_json, need_recorder
+from sexton.errors import CommandError
 
 _YEAR_S = 366 * 86400.0
 
@@ -128,17 +130,11 @@ def run(args: argparse.Namespace) -> int:
     import sys
     from pathlib import Path
 
-    from sexton.cli.options import need_recorder
-
     need_recorder()
     if args.preflight:
-        from sexton.cli.output import colour
-        from sexton.reports.text.preflight import run_preflight
-
-        return run_preflight(args, colour())
+        return _preflight(args)
 
     from sexton.cli.progress import recorder_line
-    from sexton.errors import CommandError
     from sexton.host.host import open_host
     from sexton.record.budget import memory_limit
     from sexton.record.companions import chosen
@@ -172,3 +168,28 @@ def run(args: argparse.Namespace) -> int:
     if recorder.problem:
         raise CommandError(f"{args.directory}: last minutes not written: {recorder.problem}")
     return 0
+
+
+def _preflight(args: argparse.Namespace) -> int:
+    """Exit 0 if the recorder can start, else 2."""
+    import sys
+    from pathlib import Path
+
+    from sexton.host.host import open_host
+    from sexton.record.budget import memory_limit
+    from sexton.record.preflight import Parts, Wanted, preflight
+    from sexton.reports.text.preflight import preflight_json, preflight_text
+    from sexton.store.retention import Limits
+
+    parts = Parts(
+        probe=not args.no_probe, trace=not args.no_trace, ring=not args.no_ring, stacks=args.stacks
+    )
+    limits = Limits(args.retain, args.size)
+    memory = memory_limit(args.stacks)
+    wanted = Wanted(Path(args.directory), limits, parts, args.cpu, memory, args.ship or "")
+    found = preflight(open_host(), wanted)
+    if args.json:
+        output.print_json(preflight_json(found))
+    else:
+        sys.stdout.write(preflight_text(found, output.width(), colour=output.colour()))
+    return 2 if found.problem else 0

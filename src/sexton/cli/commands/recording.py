@@ -14,7 +14,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from sexton.cli import output
-from sexton.cli.options import add_json
+from sexton.cli.options import add_json, need_recorder
+from sexton.errors import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,21 +108,15 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.errors import CommandError
-
     if "\0" in args.directory:
         raise CommandError("a path cannot contain NUL")
     if args.what == "mark":  # works where the store's own extra is not installed
         return _mark(args)
-    from sexton.cli.options import need_recorder
-
     need_recorder()
     return {"info": _info, "verify": _verify, "export": _export}[args.what](args)
 
 
 def _info(args: argparse.Namespace) -> int:
-    import json
-    import shutil
     import sys
 
     from sexton.cli.window import open_recording
@@ -132,16 +127,13 @@ def _info(args: argparse.Namespace) -> int:
 
     found = summarise(recording)
     if args.json:
-        json.dump(info_json(found), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json(info_json(found))
     else:
-        width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(info_text(found, width, colour=output.colour()))
+        sys.stdout.write(info_text(found, output.width(), colour=output.colour()))
     return 0
 
 
 def _verify(args: argparse.Namespace) -> int:
-    import json
     import sys
     from pathlib import Path
 
@@ -155,8 +147,7 @@ def _verify(args: argparse.Namespace) -> int:
     with steps("reading") as tick:
         found = verify(Path(args.directory), tick)
     if args.json:
-        json.dump(verify_json(found), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json(verify_json(found))
     else:
         sys.stdout.write(verify_text(found))
     return 0 if found.whole else 1
@@ -165,7 +156,6 @@ def _verify(args: argparse.Namespace) -> int:
 def _mark(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from sexton.errors import CommandError
     from sexton.store.layout import is_locked
     from sexton.store.pins import leave_mark, pin_mark, remark_now
 
@@ -185,12 +175,8 @@ def _mark(args: argparse.Namespace) -> int:
     except OSError as error:
         raise CommandError(f"{directory}: {error.strerror}") from None
     if args.json:
-        import json
-        import sys
-
         made = {"text": remark.text, "time": remark.wall_s, "recording_now": recording_now}
-        json.dump({"schema": _MARK_SCHEMA, **made, "pin": pin}, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json({"schema": _MARK_SCHEMA, **made, "pin": pin})
     else:
         print(f"marked: {remark.text}; {told}")
     return 0
@@ -204,13 +190,11 @@ def _boot_id() -> str:
 
 
 def _export(args: argparse.Namespace) -> int:
-    import json
     import sys
     from pathlib import Path
 
     from sexton.cli.progress import steps
     from sexton.cli.window import open_recording
-    from sexton.errors import CommandError
     from sexton.model.text import count, printable, size
 
     out = Path(args.out)
@@ -248,8 +232,7 @@ def _export(args: argparse.Namespace) -> int:
         raise CommandError(f"{where}: {error.strerror or error}") from None
     if args.json:
         document["skipped"] = [printable(problem) for problem in recording.problems]
-        json.dump(document, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json(document)
     for problem in recording.problems:
         print(f"sexton: skipped: {problem}", file=sys.stderr)
     return 1 if recording.problems else 0
@@ -262,7 +245,6 @@ def _say(args: argparse.Namespace, line: str) -> None:
 
 
 def _kinds(names: Sequence[str] | None) -> list[type[Row]]:
-    from sexton.errors import CommandError
     from sexton.store.schema import tables
 
     known = tables()
@@ -274,7 +256,6 @@ def _kinds(names: Sequence[str] | None) -> list[type[Row]]:
 
 def _spans(args: argparse.Namespace, recording: Recording, pins: Sequence[Pin]) -> list[Span]:
     from sexton.cli.window import parse_span
-    from sexton.errors import CommandError
     from sexton.replay.span import edges
     from sexton.store.export import Span, span_of
 

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import argparse
 
+from sexton.cli import output
 from sexton.cli.configuration import add_config
+from sexton.cli.options import need_web
 
 DEFAULT = "/var/lib/sexton"
 PORT = 8477
@@ -53,16 +55,10 @@ def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     if args.openapi:
-        import json
-        import sys
-
         from sexton.explorer.server.openapi import description
 
-        json.dump(description(), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json(description())
         return 0
-
-    from sexton.cli.options import need_web
 
     need_web()
     from functools import partial

@@ -22,8 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import json
-    import shutil
     import sys
 
     from sexton.host.host import open_host
@@ -51,9 +49,7 @@ def run(args: argparse.Namespace) -> int:
         for source in all_sources()
     ]
     if args.json:
-        json.dump(sources_json(lines), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json(sources_json(lines))
     else:
-        width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(sources_text(lines, width, colour=output.colour()))
+        sys.stdout.write(sources_text(lines, output.width(), colour=output.colour()))
     return 0

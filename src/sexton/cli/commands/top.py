@@ -23,11 +23,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sexton.cli import output
-from sexton.cli.options import add_json, add_root, seconds
+from sexton.cli.options import add_json, add_root, seconds, whole_up_to
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from sexton.record.sampler import Sampler
     from sexton.sources.registry import Source
 
@@ -46,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds between updates (default 1)",
     )
     parser.add_argument(
-        "--frames", type=_positive, metavar="N", help="exit after N screens (piped: 1)"
+        "--frames", type=whole_up_to(1_000_000), metavar="N", help="exit after N screens (piped: 1)"
     )
     add_json(parser)
     add_root(parser)
@@ -171,7 +169,7 @@ def keyboard() -> Iterator[Keys]:
     import termios
     import tty
 
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if not sys.stdin.isatty():
             yield _no_key
@@ -198,14 +196,3 @@ def _key(timeout_s: float) -> str:
 def _no_key(timeout_s: float) -> str:
     select.select([], [], [], max(timeout_s, 0.0))
     return ""
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-def _positive(text: str) -> int:
-    plain = text.isascii() and text.isdecimal() and len(text) <= 9
-    if not plain or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number from 1 to 1000000")
-    return int(text)

@@ -30,7 +30,22 @@ from typing import TYPE_CHECKING
 from sexton.cli import output
 from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json
-from sexton.cli.window import add_live_options, add_recording, check_recording, is_archive
+from sexton.cli.window import (
+    AROUND_S,
+    add_live_options,
+    add_recording,
+    check_archive,
+    check_recording,
+    cost_of,
+    is_archive,
+    open_recording,
+    parse_moment,
+    precision_s,
+    read_archived,
+    requested_span,
+    watch,
+)
+from sexton.errors import CommandError
 
 if TYPE_CHECKING:
     from sexton.model.why import Subject, Why
@@ -57,8 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import json
-    import shutil
     import sys
 
     said = " ".join(args.about)
@@ -67,22 +80,17 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         from sexton.reports.json.why import why_json
 
-        json.dump(why_json(why), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json(why_json(why))
     else:
         from sexton.reports.text.why import why_text
 
-        width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(why_text(why, width, colour=output.colour()))
+        sys.stdout.write(why_text(why, output.width(), colour=output.colour()))
     return int(why.exit)
 
 
 def _seen(args: argparse.Namespace, said: str) -> Why:
     """Of the seconds that are watched now, or that an archive holds."""
     from dataclasses import replace
-
-    from sexton.cli.window import check_archive, read_archived, watch
-    from sexton.errors import CommandError
 
     if args.window is not None:
         raise CommandError("--window requires --from DIR, a recording")
@@ -111,7 +119,6 @@ def _look_up(args: argparse.Namespace, said: str) -> None:
 
     A task or a cgroup may appear while it is watched: with that word before it, it is waited for.
     """
-    from sexton.errors import CommandError
     from sexton.explain.subject import (
         NAME_TABLES,
         QUICK_TABLES,
@@ -151,7 +158,6 @@ def _recorded(args: argparse.Namespace, said: str) -> Why:
     from dataclasses import replace
 
     from sexton.cli.progress import working
-    from sexton.cli.window import cost_of, open_recording
     from sexton.model.diagnosis import Replayed
 
     check_recording(args)
@@ -172,8 +178,6 @@ def _recorded(args: argparse.Namespace, said: str) -> Why:
 
 def _span(args: argparse.Namespace, recording: Recording, moment: Subject | None) -> Span:
     """The requested window, else minutes around a moment, else the whole recording."""
-    from sexton.cli.window import AROUND_S, requested_span
-    from sexton.errors import CommandError
     from sexton.replay.span import around
 
     if moment is None or moment.wall_s is None:
@@ -188,8 +192,6 @@ def _span(args: argparse.Namespace, recording: Recording, moment: Subject | None
 
 def _moment(said: str, edges: tuple[float, float]) -> Subject | None:
     """The words as a time, `None` where they are none."""
-    from sexton.cli.window import parse_moment, precision_s
-    from sexton.errors import CommandError
     from sexton.model.why import Subject
 
     word, _, rest = said.strip().partition(" ")

@@ -51,8 +51,6 @@ def run(args: argparse.Namespace) -> int:
 
         return watch(args.root, args.seconds, as_json=args.json)
 
-    import json
-    import shutil
     import sys
 
     from sexton.cli.window import read_archived
@@ -61,10 +59,9 @@ def run(args: argparse.Namespace) -> int:
     window = _sampled(args) if args.archive is None else read_archived(args.archive)[0]
     found = tally(window)
     if args.json:
-        json.dump(zombies_json(found), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json(zombies_json(found))
     else:
-        width = shutil.get_terminal_size((88, 24)).columns
+        width = output.width()
         sys.stdout.write(zombies_text(found, window, width, colour=output.colour()))
     return 0 if found.counted else 3
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from sexton.cli import output
+from sexton.errors import CommandError, SourceAbsent, SourceError
 
 if TYPE_CHECKING:
     from sexton.cure.journal import State
@@ -31,8 +34,6 @@ def add_protected(parser: argparse.ArgumentParser) -> None:
 
 
 def state_of(args: argparse.Namespace) -> State:
-    import os
-
     from sexton.cure.journal import DIRECTORY, State
 
     return State(os.path.abspath(args.state) if args.state else DIRECTORY)
@@ -41,7 +42,6 @@ def state_of(args: argparse.Namespace) -> State:
 def rules_of(args: argparse.Namespace) -> tuple[Rule, ...]:
     """The configured rules; a missing file is an error only if --protected names it."""
     from sexton.cure.protected import CONFIG, rules_of
-    from sexton.errors import CommandError, SourceAbsent, SourceError
     from sexton.host.reader import LiveFiles, text
 
     path = args.protected or CONFIG
@@ -58,28 +58,18 @@ def rules_of(args: argparse.Namespace) -> tuple[Rule, ...]:
 
 
 def need_root(what: str) -> None:
-    import os
-
-    from sexton.errors import CommandError
-
     if os.geteuid() != 0:
         raise CommandError(f"{what} needs root: sudo sexton fix {what}")
 
 
 def show(args: argparse.Namespace, result: dict[str, Any], text: str) -> None:
     """Print JSON with --json, else the text."""
-    import json
-    import sys
-
     if args.json:
-        json.dump(result, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        output.print_json(result)
     else:
         sys.stdout.write(text)
 
 
 def terminal() -> tuple[int, bool]:
     """Width of the terminal, and whether to use colour."""
-    import shutil
-
-    return shutil.get_terminal_size((88, 24)).columns, output.colour()
+    return output.width(), output.colour()

@@ -18,8 +18,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.fix import add_protected, add_state
+from sexton.cli.fix import add_protected, add_state, need_root, rules_of, show, state_of, terminal
 from sexton.cli.options import add_json, seconds
+from sexton.errors import CommandError, SourceError
 
 if TYPE_CHECKING:
     from sexton.model.plan import Plan
@@ -64,7 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.fix import need_root, rules_of, show, state_of, terminal
     from sexton.cure.apply import FixContext, Refused, apply
     from sexton.cure.watchdog import Watchdog
     from sexton.cure.writer import DryWriter, LiveWriter
@@ -100,7 +100,6 @@ def read_plan(path: str) -> Plan:
     """Read a plan file; one that was modified is rejected."""
     import json
 
-    from sexton.errors import CommandError, SourceError
     from sexton.host.reader import LiveFiles, read_regular
     from sexton.model.plan import PlanError, from_json
 
@@ -114,8 +113,6 @@ def read_plan(path: str) -> Plan:
 
 
 def _confirmed(plan: Plan, given: str) -> None:
-    from sexton.errors import CommandError
-
     wanted = given.strip().lower()
     if len(wanted) < _SHORTEST_HASH or not plan.hash.startswith(wanted):
         raise CommandError(

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from sexton.cli.fix import add_state
+from sexton.cli.fix import add_state, state_of
 from sexton.cli.options import add_json
 
 _SHOWN = ("run", "step", "how", "why", "said", "verdict", "reasons", "failed")
@@ -25,7 +25,6 @@ def run(args: argparse.Namespace) -> int:
     import json
     import sys
 
-    from sexton.cli.fix import state_of
     from sexton.cure.journal import audit_log
 
     state = state_of(args)

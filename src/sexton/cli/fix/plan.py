@@ -27,9 +27,11 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli.configuration import add_config
-from sexton.cli.fix import add_protected
+from sexton.cli.fix import add_protected, rules_of, show, terminal
 from sexton.cli.options import add_json, seconds
-from sexton.cli.window import add_span
+from sexton.cli.output import write_whole
+from sexton.cli.window import add_span, open_recording, read_back, requested_span, watch
+from sexton.errors import CommandError, SextonError
 
 if TYPE_CHECKING:
     from sexton.cure.protected import Rule
@@ -79,11 +81,10 @@ def run(args: argparse.Namespace) -> int:
     import sys
     from dataclasses import replace
 
-    from sexton.cli.fix import rules_of, show, terminal
     from sexton.cure.plan import PlanContext, PlanOptions, make_plan
     from sexton.host.host import open_host
     from sexton.model.diagnosis import Exit
-    from sexton.reports.json.fix import plan_json
+    from sexton.model.plan import as_json
     from sexton.reports.text.fix import plan_shell, plan_text
 
     rules = rules_of(args)
@@ -102,15 +103,13 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(plan_shell(plan))
     else:
         width, colour = terminal()
-        show(args, plan_json(plan), plan_text(plan, width, colour, args.out or ""))
+        show(args, as_json(plan), plan_text(plan, width, colour, args.out or ""))
     if plan.steps or plan.refusals:
         return 1
     return int(Exit.CANNOT_TELL if diagnosis.exit is Exit.CANNOT_TELL else Exit.HEALTHY)
 
 
 def _diagnosed(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
-    from sexton.cli.window import open_recording, read_back, requested_span, watch
-    from sexton.errors import CommandError
     from sexton.explain.diagnosis import diagnose
 
     if args.recording not in (None, "live"):
@@ -129,7 +128,6 @@ def _diagnosed(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
 def _needs(diagnosis: Diagnosis, window: Window, rules: tuple[Rule, ...]) -> dict[str, Subject]:
     """Audit results of the node's units; skipped if no unit would be stopped."""
     from sexton.detect.detectors import crash_looping_unit
-    from sexton.errors import SextonError
     from sexton.host.host import open_host
     from sexton.prevent.audit import audit
 
@@ -146,7 +144,6 @@ def _save(plan: Plan, path: str) -> None:
     """Write it atomically, readable only by its owner: it describes the node."""
     import json
 
-    from sexton.cli.output import write_whole
     from sexton.model.plan import as_json
 
     write_whole(path, (json.dumps(as_json(plan), indent=2).encode("ascii"), b"\n"))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 
-from sexton.cli.fix import add_state
+from sexton.cli.fix import add_state, need_root, show, state_of, terminal
 from sexton.cli.options import add_json
 
 
@@ -28,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.fix import need_root, show, state_of, terminal
     from sexton.cure.apply import FixContext
     from sexton.cure.rollback import choose, rollback
     from sexton.cure.watchdog import Watchdog

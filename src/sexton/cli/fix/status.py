@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from sexton.cli.fix import add_state
+from sexton.cli.fix import add_state, show, state_of, terminal
 from sexton.cli.options import add_json
 
 
@@ -18,7 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cli.fix import show, state_of, terminal
     from sexton.cure.journal import RUNNING, all_runs
     from sexton.reports.json.fix import status_json
     from sexton.reports.text.fix import status_text

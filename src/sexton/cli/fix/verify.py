@@ -16,8 +16,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.fix import add_state
+from sexton.cli.fix import add_state, need_root, show, state_of, terminal
 from sexton.cli.options import add_json, seconds
+from sexton.errors import CommandError
 
 if TYPE_CHECKING:
     from sexton.model.window import Window
@@ -52,10 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cli.fix import need_root, show, state_of, terminal
     from sexton.cure.journal import ROLLED_BACK, RUNNING, latest_run, log_event, read_run
     from sexton.cure.verify import heading, verify
-    from sexton.errors import CommandError
     from sexton.reports.json.fix import verified_json
     from sexton.reports.text.fix import verify_text
 

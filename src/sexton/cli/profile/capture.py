@@ -7,9 +7,9 @@ import os
 import re
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sexton.cli.output import colour, write_whole
+from sexton.cli.output import colour, width, write_whole
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
@@ -248,12 +248,10 @@ def add_out(parser: argparse.ArgumentParser, required: bool = False) -> None:
 
 def terminal() -> Terminal:
     """The width of the terminal and whether it can show colours."""
-    import shutil
-
     from sexton.reports.text.heat import Terminal
 
     able = "utf" in sys.stdout.encoding.lower()  # half-blocks are drawn
-    return Terminal(shutil.get_terminal_size((88, 24)).columns, able and colour())
+    return Terminal(width(), able and colour())
 
 
 def capture_of(found: Opened) -> Capture:
@@ -278,12 +276,8 @@ def no_samples(found: Opened) -> CommandError:
     return CommandError(f"no samples match; the capture covers {first} to {last}")
 
 
-def print_json(value: Any, indent: int | None = 2) -> None:
-    """Write JSON to standard output; without indent for matrices, to avoid a line per number."""
-    import json
-
-    json.dump(value, sys.stdout, indent=indent)
-    sys.stdout.write("\n")
+def deliver_text(text: str, out: str) -> None:
+    deliver((text.encode("utf-8", "backslashreplace"),), out)
 
 
 def emit(parts: Iterable[bytes], out: str | None) -> None:
@@ -304,13 +298,12 @@ def encoded(text: str, out: str | None) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def emit_text(text: str, out: str | None) -> None:
-    emit((text.encode("utf-8", "backslashreplace"),), out)
-
-
-def report_written(out: str) -> None:
-    """Print the path and size of a file on standard error."""
+def deliver(parts: Iterable[bytes], out: str | None) -> None:
+    """Write to standard output, or to a file whose path and size go to standard error."""
     from sexton.model.text import printable, size
 
+    emit(parts, out)
+    if out is None or out == "-":
+        return
     with_size = f", {size(os.path.getsize(out))}" if os.path.isfile(out) else ""
     print(f"sexton: {printable(out)}{with_size}", file=sys.stderr)

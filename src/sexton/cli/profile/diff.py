@@ -17,7 +17,19 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli.options import add_json_format
-from sexton.cli.profile.capture import add_files, add_filters, add_out
+from sexton.cli.profile.capture import (
+    add_files,
+    add_filters,
+    add_out,
+    capture_of,
+    deliver,
+    encoded,
+    open_files,
+    parse_span,
+    selection_of,
+    terminal,
+)
+from sexton.cli.profile.flame import about, format_of
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
@@ -44,8 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cli.profile.capture import emit, report_written
-    from sexton.cli.profile.flame import format_of
     from sexton.cli.progress import working
     from sexton.profile.difference import difference
     from sexton.reports.svg.flame_picture import SIGNIFICANT
@@ -57,14 +67,11 @@ def run(args: argparse.Namespace) -> int:
     for name, counts in zip(names, (found.before, found.after), strict=True):
         if not counts.sum():
             raise CommandError(f"{name}: no samples match")
-    emit(_made(chosen, args, captures, (found, names)), args.out)
-    if args.out not in (None, "-"):
-        report_written(args.out)
+    deliver(_made(chosen, args, captures, (found, names)), args.out)
     return 1 if bool((found.q <= SIGNIFICANT).any()) else 0
 
 
 def _sides(args: argparse.Namespace) -> tuple[tuple[Side, Side], list[Capture], tuple[str, str]]:
-    from sexton.cli.profile.capture import capture_of, open_files, parse_span, selection_of
     from sexton.profile.difference import Side
 
     spans = args.before is not None, args.after is not None
@@ -97,8 +104,6 @@ def _made(
 ) -> list[bytes]:
     import json
 
-    from sexton.cli.profile.capture import encoded, terminal
-    from sexton.cli.profile.flame import about
     from sexton.model.text import printable
 
     found, names = compared

@@ -13,7 +13,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.profile.capture import add_files, add_filters, add_out
+from sexton.cli.profile.capture import (
+    add_files,
+    add_filters,
+    add_out,
+    capture_of,
+    deliver,
+    no_samples,
+    open_capture,
+    selection_of,
+)
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
@@ -38,27 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.profile.capture import (
-        capture_of,
-        emit,
-        open_capture,
-        report_written,
-        selection_of,
-    )
-
     if args.format == "pprof" and args.out is None and sys.stdout.isatty():
         raise CommandError("pprof is binary: use --out FILE or a pipe")
     found = open_capture(args)
     selection = selection_of(args, found)
     about = about_of(capture_of(found), found.hertz, selection)
-    emit(_made(args.format, found, selection, about), args.out)
-    if args.out not in (None, "-"):
-        report_written(args.out)
+    deliver(_made(args.format, found, selection, about), args.out)
     return 0
 
 
 def _made(chosen: str, found: Opened, selection: Selection, about: About) -> Iterable[bytes]:
-    from sexton.cli.profile.capture import no_samples
     from sexton.profile.export import pprof, script, speedscope
 
     if chosen == "folded" or (found.span_ns is None and chosen != "perf-script"):
@@ -75,7 +73,6 @@ def _made(chosen: str, found: Opened, selection: Selection, about: About) -> Ite
 
 def _parts(found: Opened, selection: Selection) -> Iterator[tuple[Profile, Bools | None]]:
     """The samples, piece by piece, with a mask of those that match."""
-    from sexton.cli.profile.capture import no_samples
     from sexton.profile.select import mask
 
     some = False

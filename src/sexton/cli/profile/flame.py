@@ -17,7 +17,18 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli.options import add_json_format
-from sexton.cli.profile.capture import add_files, add_filters, add_out
+from sexton.cli.profile.capture import (
+    add_files,
+    add_filters,
+    add_out,
+    capture_of,
+    deliver,
+    encoded,
+    no_samples,
+    open_capture,
+    selection_of,
+    terminal,
+)
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
@@ -55,13 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cli.profile.capture import (
-        emit,
-        no_samples,
-        open_capture,
-        report_written,
-        selection_of,
-    )
     from sexton.cli.progress import working
 
     chosen = format_of(args, FORMATS)
@@ -71,9 +75,7 @@ def run(args: argparse.Namespace) -> int:
         flame = found.flame(selection)
     if not flame.samples:
         raise no_samples(found)
-    emit(_made(chosen, args, found, flame), args.out)
-    if args.out not in (None, "-"):
-        report_written(args.out)
+    deliver(_made(chosen, args, found, flame), args.out)
     return 0
 
 
@@ -97,7 +99,6 @@ def format_of(args: argparse.Namespace, known: tuple[str, ...]) -> str:
 
 
 def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) -> Iterable[bytes]:
-    from sexton.cli.profile.capture import capture_of, encoded, terminal
     from sexton.reports.svg.flame_picture import boxes_of
 
     capture = capture_of(found)
@@ -115,7 +116,6 @@ def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) ->
     else:
         words = words_of(args, capture, flame)
         if chosen == "html":
-            from sexton.cli.profile.capture import selection_of
             from sexton.cli.profile.page import data_of
             from sexton.explorer.files.profile import flame_html
 

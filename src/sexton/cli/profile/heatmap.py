@@ -15,7 +15,22 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli.options import add_json
-from sexton.cli.profile.capture import add_files, add_filters, add_out
+from sexton.cli.output import print_json
+from sexton.cli.profile.capture import (
+    add_files,
+    add_filters,
+    add_out,
+    capture_of,
+    deliver_text,
+    emit,
+    event_of,
+    no_samples,
+    open_capture,
+    parse_numbers,
+    range_of,
+    selection_of,
+    terminal,
+)
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
@@ -44,15 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.profile.capture import (
-        capture_of,
-        emit_text,
-        event_of,
-        open_capture,
-        print_json,
-        report_written,
-        terminal,
-    )
     from sexton.reports.text.heat import grid_of, heatmap_text
 
     if args.out and not args.out.endswith((".svg", ".html", ".json")) and args.out != "-":
@@ -71,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         if args.out:
             import json
 
-            emit_text(json.dumps(document) + "\n", args.out)
+            emit((f"{json.dumps(document)}\n".encode("ascii"),), args.out)
         else:
             print_json(document, indent=None)
         return 0
@@ -85,9 +91,7 @@ def run(args: argparse.Namespace) -> int:
             from sexton.reports.svg.heat_svg import heat_svg
 
             text = heat_svg(picture, capture)
-        emit_text(text, args.out)
-        if args.out != "-":
-            report_written(args.out)
+        deliver_text(text, args.out)
         return 0
     screen = terminal()
     picture = _picture(found, args, max(screen.width - 10, 20))
@@ -97,8 +101,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _picture(found: Opened, args: argparse.Namespace, columns: int) -> Heatmap:
-    from sexton.cli.profile.capture import no_samples
-
     picture = drawn(found, args, args.kind, columns)
     if not (picture.values >= 0).any():
         raise no_samples(found)
@@ -107,7 +109,6 @@ def _picture(found: Opened, args: argparse.Namespace, columns: int) -> Heatmap:
 
 def drawn(found: Opened, args: argparse.Namespace, kind: HeatmapKind, columns: int) -> Heatmap:
     """The heatmap of the range and filters on the command line."""
-    from sexton.cli.profile.capture import no_samples, range_of
     from sexton.profile.heatmap import heatmap
 
     span = found.span_ns
@@ -122,7 +123,6 @@ def drawn(found: Opened, args: argparse.Namespace, kind: HeatmapKind, columns: i
 
 def heats_of(found: Opened, args: argparse.Namespace, start_ns: int, end_ns: int) -> Iterable[Heat]:
     """Stored heat; with filters on samples, heat counted from the samples."""
-    from sexton.cli.profile.capture import parse_numbers, selection_of
     from sexton.profile.heat import heat_of_choice, of_cores
 
     on_samples = ("pid", "task", "cgroup", "grep", "event")

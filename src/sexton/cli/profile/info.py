@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli.options import add_json
-from sexton.cli.profile.capture import add_files
+from sexton.cli.output import print_json
+from sexton.cli.profile.capture import add_files, capture_of, open_capture, terminal
 
 if TYPE_CHECKING:
     from sexton.profile.opened import Opened
@@ -21,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.profile.capture import capture_of, open_capture, print_json, terminal
     from sexton.cli.progress import working
     from sexton.reports.json.profile import info_json
     from sexton.reports.text.profile import info_text

@@ -12,8 +12,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.profile.capture import add_files, add_out
-from sexton.cli.profile.spikes import add_search
+from sexton.cli.profile.capture import (
+    add_files,
+    add_out,
+    capture_of,
+    deliver_text,
+    event_of,
+    open_capture,
+    range_of,
+)
+from sexton.cli.profile.spikes import add_search, exit_of, look_for
 
 if TYPE_CHECKING:
     from sexton.explorer.files.profile import Compared
@@ -33,16 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cli.profile.capture import (
-        capture_of,
-        emit_text,
-        event_of,
-        open_capture,
-        range_of,
-        report_written,
-    )
     from sexton.cli.profile.page import data_of
-    from sexton.cli.profile.spikes import exit_of, look_for
     from sexton.cli.progress import working
     from sexton.explorer.files.profile import Report, report_html
     from sexton.profile.select import Selection
@@ -57,9 +56,7 @@ def run(args: argparse.Namespace) -> int:
         data = data_of(args, found, selection, flame)
         report = Report(capture_of(found), spikes, exit_of(spikes), found.hertz, flame, compared)
         page = report_html(report, data)
-    emit_text(page, args.out)
-    if args.out != "-":
-        report_written(args.out)
+    deliver_text(page, args.out)
     return exit_of(spikes)
 
 

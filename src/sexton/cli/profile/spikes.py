@@ -17,8 +17,20 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.options import add_json
-from sexton.cli.profile.capture import add_files, add_range
+from sexton.cli.options import add_json, whole_up_to
+from sexton.cli.output import print_json
+from sexton.cli.profile.capture import (
+    add_files,
+    add_range,
+    arguments_of,
+    capture_of,
+    event_of,
+    moment_ns,
+    open_capture,
+    parse_numbers,
+    range_of,
+    terminal,
+)
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
@@ -55,7 +67,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--most",
-        type=_few,
+        type=whole_up_to(1000),
         default=10,
         metavar="N",
         help="analyse the N strongest spikes (default 10)",
@@ -65,13 +77,6 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.profile.capture import (
-        arguments_of,
-        capture_of,
-        open_capture,
-        print_json,
-        terminal,
-    )
     from sexton.reports.json.profile import spikes_json
     from sexton.reports.text.spikes import Invocation, spikes_text
 
@@ -97,7 +102,6 @@ def exit_of(found: Spikes) -> int:
 
 def look_for(args: argparse.Namespace, found: Opened) -> Spikes:
     """The spikes, or what was different at the moments of `--at` and `--events`."""
-    from sexton.cli.profile.capture import event_of, moment_ns, parse_numbers, range_of
     from sexton.cli.progress import working
     from sexton.profile.spikes import SpikeOptions, find
 
@@ -146,9 +150,3 @@ def _listed(path: str) -> list[str]:
     if len(text) > _MOST_BYTES or len(times) > _MOST_EVENTS:
         raise CommandError(f"{path}: more than {_MOST_EVENTS:,} times")
     return times
-
-
-def _few(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= 1000):
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number from 1 to 1000")
-    return int(text)

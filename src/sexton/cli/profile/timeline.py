@@ -11,7 +11,16 @@ from __future__ import annotations
 import argparse
 
 from sexton.cli.options import add_json, seconds
-from sexton.cli.profile.capture import add_files, add_filters
+from sexton.cli.output import print_json
+from sexton.cli.profile.capture import (
+    add_files,
+    add_filters,
+    capture_of,
+    no_samples,
+    open_capture,
+    selection_of,
+    terminal,
+)
 from sexton.errors import CommandError
 
 
@@ -31,14 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.profile.capture import (
-        capture_of,
-        no_samples,
-        open_capture,
-        print_json,
-        selection_of,
-        terminal,
-    )
     from sexton.cli.profile.flame import about
     from sexton.profile.timeline import timeline
     from sexton.reports.json.profile import timeline_json

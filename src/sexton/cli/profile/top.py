@@ -7,8 +7,17 @@ from __future__ import annotations
 
 import argparse
 
-from sexton.cli.options import add_json
-from sexton.cli.profile.capture import add_files, add_filters
+from sexton.cli.options import add_json, whole_up_to
+from sexton.cli.output import print_json
+from sexton.cli.profile.capture import (
+    add_files,
+    add_filters,
+    capture_of,
+    no_samples,
+    open_capture,
+    selection_of,
+    terminal,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--by", choices=("self", "total"), default="self", help="sort order (default self)"
     )
     parser.add_argument(
-        "--number", type=_number, default=25, metavar="N", help="number of functions (default 25)"
+        "--number",
+        type=whole_up_to(1_000_000, "1,000,000"),
+        default=25,
+        metavar="N",
+        help="number of functions (default 25)",
     )
     add_json(parser)
 
@@ -26,14 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.profile.capture import (
-        capture_of,
-        no_samples,
-        open_capture,
-        print_json,
-        selection_of,
-        terminal,
-    )
     from sexton.cli.profile.flame import about
     from sexton.profile.flame import functions
     from sexton.reports.json.profile import top_json
@@ -57,9 +62,3 @@ def run(args: argparse.Namespace) -> int:
     lines = [*top_lines(counted, flame.samples, args.number, width), *shortfalls(capture, width)]
     sys.stdout.write("\n".join([f" {about(args, capture)}", "", *lines, ""]))
     return 0
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= 1_000_000):
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number from 1 to 1,000,000")
-    return int(text)

@@ -13,11 +13,11 @@ import pwd
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import Any, NamedTuple
 
-from sexton.cure.remedy import StepContext
+from sexton.cure.remedy import StepContext, nothing_to_undo
 from sexton.errors import CommandError, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
@@ -26,6 +26,7 @@ from sexton.model.text import count, printable, size
 from sexton.model.text import seconds as duration
 
 RECLAIMS = False
+undo = nothing_to_undo
 #: More entries, or a longer walk, would be a load of its own; tmpfs is memory, so a walk is quick.
 MOST_ENTRIES, MOST_S = 200_000, 3.0
 SHOWN = 8
@@ -211,7 +212,3 @@ def prepare(step: Step, _hands: StepContext) -> dict[str, Any]:
 
 def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
     return prepare(step, context)
-
-
-def undo(_before: Mapping[str, Any], _hands: StepContext) -> list[str]:
-    return []

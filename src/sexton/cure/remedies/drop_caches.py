@@ -7,17 +7,16 @@ steps freed nearly all zombies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from sexton.cure.remedy import StepContext
+from sexton.cure.remedy import StepContext, nothing_to_undo
 from sexton.cure.writer import DROP_CACHES, WriteLimits
 from sexton.detect.registry import Threshold
-from sexton.errors import SourceError
 from sexton.model.plan import Criterion, Step
 from sexton.model.text import count, size
 
 RECLAIMS = True
+undo = nothing_to_undo
 REST = Threshold(
     "rest", 10, "% of the plan's", "so few are not worth the page cache of the whole node"
 )
@@ -47,11 +46,11 @@ def propose(identity: str, cached_bytes: int | None, dying: int | None) -> Step:
 
 
 def prepare(step: Step, context: StepContext) -> dict[str, Any]:
-    return {"nothing": f"{step.id} has nothing to undo", "dying": _dying(context)}
+    return {"nothing": f"{step.id} has nothing to undo", "dying": context.probes.dying()}
 
 
 def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
-    before, planned = _dying(context), step.parameters.get("dying")
+    before, planned = context.probes.dying(), step.parameters.get("dying")
     if before is not None and isinstance(planned, int) and before < planned * REST.value / 100:
         return {
             "said": f"skipped: only {before:,} of {planned:,} zombies are left",
@@ -62,21 +61,10 @@ def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
         "1",
         WriteLimits(context.deadline_s(_LONGEST_S), keep_going=lambda: not context.stop()),
     )
-    after = _dying(context)
+    after = context.probes.dying()
     said = f"page cache dropped in {done.seconds:.1f} s ({done.why})"
     freed = None
     if before is not None and after is not None:
         freed = max(before - after, 0)
         said += f"; {count(freed, 'zombie')} freed, {after:,} left"
     return {"said": said, "freed": freed, "dying_after": after}
-
-
-def undo(_before: Mapping[str, Any], _hands: StepContext) -> list[str]:
-    return []
-
-
-def _dying(context: StepContext) -> int | None:
-    try:
-        return int(context.probes.read("dying"))
-    except SourceError:
-        return None

@@ -6,15 +6,15 @@ kured in the cluster one file is enough: it cordons, drains and reboots one node
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
-from sexton.cure.remedy import StepContext
+from sexton.cure.remedy import StepContext, nothing_to_undo
 from sexton.errors import CommandError
 from sexton.model.plan import Step
 
 RECLAIMS = False
+undo = nothing_to_undo
 SENTINEL = "/var/run/reboot-required"
 
 
@@ -54,7 +54,3 @@ def prepare(step: Step, _hands: StepContext) -> dict[str, Any]:
 
 def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
     return prepare(step, context)
-
-
-def undo(_before: Mapping[str, Any], _hands: StepContext) -> list[str]:
-    return []

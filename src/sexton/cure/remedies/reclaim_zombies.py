@@ -11,19 +11,19 @@ pays that price; any other step leaves those zombies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from shlex import quote
 from typing import Any, NamedTuple
 
 from sexton.cure.reclaim.collateral import Collateral, read_collateral
 from sexton.cure.reclaim.cost import CostEstimate
 from sexton.cure.reclaim.free import Limits, free, refused
-from sexton.cure.remedy import StepContext, text_parameter
+from sexton.cure.remedy import StepContext, nothing_to_undo, text_parameter
 from sexton.errors import CommandError
 from sexton.model.plan import Condition, Criterion, Step
 from sexton.model.text import count, size
 
 RECLAIMS = True
+undo = nothing_to_undo
 #: With this many more live children, the collateral has to be read again.
 _MORE_CHILDREN = 50
 _LONGEST_S = 60.0
@@ -179,7 +179,3 @@ def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
         context.host, text_parameter(step, "parent"), limits, context.writer, context.progress
     )
     return {**done.as_json(), "said": done.sentence, "told": list(done.details)}
-
-
-def undo(_before: Mapping[str, Any], _hands: StepContext) -> list[str]:
-    return []

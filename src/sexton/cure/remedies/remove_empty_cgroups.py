@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from shlex import quote
 from typing import Any, NamedTuple
 
 from sexton.cure.protected import Rule, why_protected
 from sexton.cure.reclaim.count import Parent
-from sexton.cure.remedy import StepContext, text_parameter
+from sexton.cure.remedy import StepContext, nothing_to_undo, text_parameter
 from sexton.cure.writer import UNIT_NAME, WriteLimits, Writer, WriteResult
 from sexton.detect.stems import container, split
 from sexton.errors import CommandError, SourceAbsent, SourceError
@@ -44,6 +44,7 @@ _EMPTY_S = 2.0
 _ASK_S = 5.0
 _INIT = "/init.scope"
 RECLAIMS = False
+undo = nothing_to_undo
 #: Per step, so that the plan stays readable. Another plan takes the next.
 MOST = 500
 _SHOWN = 3
@@ -290,7 +291,3 @@ def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
     if held:
         said += f"; {held:,} still held pages and may be zombies now"
     return {"said": said, "removed": removed, "left": left[:20]}
-
-
-def undo(_before: Mapping[str, Any], _hands: StepContext) -> list[str]:
-    return []

@@ -1,22 +1,11 @@
 """What was different in the seconds before some events: signals ranked, with chance accounted for.
 
-`align` needs no link that knows the cause: docs/explain-method.md says how it compares, what was
-measured of it, and what it cannot do. Its two halves are `prepare`, which may be done of some
-signals here and of others there, and `compare`.
+It needs no link that knows the cause: docs/explain-method.md says how it compares, what was
+measured of it, and what it cannot do. `prepare` may be done of some signals here and of others
+there; `compare` ranks them all.
 """
 
-from sexton.explain.aligned.align import align, compare, prepare
-from sexton.explain.aligned.layout import LEAST_EVENTS, Layout, Plan, Stratum, lay_out
-from sexton.explain.aligned.measure import Measured
+from sexton.explain.aligned.align import compare, prepare
+from sexton.explain.aligned.layout import Plan, lay_out
 
-__all__ = [
-    "LEAST_EVENTS",
-    "Layout",
-    "Measured",
-    "Plan",
-    "Stratum",
-    "align",
-    "compare",
-    "lay_out",
-    "prepare",
-]
+__all__ = ["Plan", "compare", "lay_out", "prepare"]

@@ -17,35 +17,12 @@ from sexton.explain.aligned.chance import (
     smallest_p,
     strata_known,
 )
-from sexton.explain.aligned.layout import LEAST_EVENTS, Layout, Plan, lay_out
+from sexton.explain.aligned.layout import LEAST_EVENTS, Layout, Plan
 from sexton.explain.aligned.measure import Measured, measured
 from sexton.model.aligned import Aligned, Ranked, Signal
 from sexton.model.text import count
 
-#: Readings come every second, the slower ones every ten: longer without any is a gap.
-_GAP_S = 15.0
 _CLEAR = 2.0
-
-
-def align(
-    signals: Iterable[Signal],
-    events_mono_s: Sequence[float],
-    plan: Plan | None = None,
-    layout: Layout | None = None,
-) -> Aligned:
-    """Rank signals by what they did before the events.
-
-    Signals are measured as they come and only their windows are kept. Without a layout, and with a
-    plan that does not say what was recorded, all of them are held: their readings tell.
-    """
-    plan = plan or Plan()
-    if layout is None:
-        recorded = plan.recorded
-        if not recorded:
-            signals = list(signals)
-            recorded = recorded_by(signals)
-        layout = lay_out(events_mono_s, recorded, plan)
-    return compare(prepare(signals, layout), plan, layout)
 
 
 def prepare(signals: Iterable[Signal], layout: Layout) -> list[Measured]:
@@ -66,18 +43,6 @@ def prepare(signals: Iterable[Signal], layout: Layout) -> list[Measured]:
 def compare(parts: Sequence[Measured], plan: Plan, layout: Layout) -> Aligned:
     """The ranking of what was measured."""
     return _Comparison(plan, layout).of(parts)
-
-
-def recorded_by(signals: Iterable[Signal]) -> tuple[tuple[float, float], ...]:
-    """Stretches of time in which something was read."""
-    distinct = {id(signal.mono_s): signal.mono_s for signal in signals if len(signal.mono_s)}
-    if not distinct:
-        return ()
-    moments = np.unique(np.concatenate(list(distinct.values())))
-    breaks = np.flatnonzero(np.diff(moments) > _GAP_S)
-    starts = moments[np.concatenate([[0], breaks + 1])]
-    ends = moments[np.concatenate([breaks, [len(moments) - 1]])]
-    return tuple(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 def _sizes(layout: Layout) -> Sizes:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from sexton.explain.held import core_of
 from sexton.explain.moments import together
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -26,7 +26,7 @@ PATIENCE_S = 20.0
     story="the kernel's watchdog reported that core stuck",
     proof="both in the same seconds; record the next occurrence (sexton record)",
 )
-def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
     """The same core, in the same time or under the same task."""
     cores = cause.shares(effect, "core")
     same = _processes(cause) & _processes(effect)
@@ -35,10 +35,7 @@ def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
         return None
     sure = at_once and core_of(cause) in cores
     when = "in the same seconds" if at_once else "under the same task, at another time"
-    return Link(
-        "burnt_core_locks_up",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN if sure else Strength.LIKELY,
         f"core {', '.join(cores)}, {when}",
         shared=cores,

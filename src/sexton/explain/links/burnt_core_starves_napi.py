@@ -15,7 +15,7 @@ from sexton.detect.detectors.saturated_core import KERNEL_SHARE
 from sexton.explain.held import core_of, kernel_share
 from sexton.explain.moments import near
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.event import KernelEvent
 from sexton.model.finding import Finding
 from sexton.model.text import count, printable
@@ -30,7 +30,7 @@ PATIENCE_S = 10.0
     story="the poll of a NIC queue had to wait for that core",
     proof="both in the same seconds; record the next occurrence (sexton record)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The same core."""
     cores = cause.shares(effect, "core")
     if not cores:
@@ -39,10 +39,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     together = near(cause, effect, PATIENCE_S) and core_of(cause) in cores
     together = together or _held(cores, effect, window)
     when = "in the same seconds" if together else "at another time than the stall seen now"
-    return Link(
-        "burnt_core_starves_napi",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN if together else Strength.LIKELY,
         f"core {', '.join(cores)} serves {queues}; {when}",
         shared=cores,

@@ -18,7 +18,7 @@ from sexton.detect.owners import Owner, owners
 from sexton.explain.links.crash_loop_leaves_zombies import FEW, of_the_dead
 from sexton.explain.registry import link
 from sexton.model.cgroup import CgroupCensus
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -31,7 +31,7 @@ _SHOWN = 3
     story="cgroups removed there stay behind as dying memory cgroups",
     proof="a trace of the deaths there (sudo sexton zombies --watch)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """A parent that both churns and owns zombies."""
     shared = cause.shares(effect, "cgroup")
     if not shared:
@@ -45,10 +45,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     surest = _surest(mine, sure)
     owner = max(surest, key=lambda item: item.strength.rank)
     strength, covers = of_the_dead(sure, sum(item.dying or 0 for item in surest), window)
-    return Link(
-        "churn_leaves_zombies",
-        cause.id,
-        effect.id,
+    return Bond(
         strength,
         f"cgroups removed under {_where(surest)} are the ones that stay ({owner.method})",
         shared=shared,

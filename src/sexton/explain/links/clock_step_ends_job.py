@@ -14,12 +14,11 @@ import re
 
 from sexton.explain.job_ends import Ending, ended
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
 _ENDING = Ending(
-    "clock_step_ends_job",
     re.compile(r"lease|token|certificate|expired|heartbeat|clock|time[ds]?[ -]?out|skew", re.I),
     re.compile(r"\boom|out of memory|no space|preempt|evict|nccl", re.I),
     "the clock was set",
@@ -34,6 +33,6 @@ _ENDING = Ending(
     story="a lease or a time-out of a job ended early",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after the clock was set."""
     return ended(_ENDING, cause, effect, window)

@@ -8,11 +8,9 @@ node: the death must have been marked after the wait began. No link where the wa
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sexton.explain.links import starved_tasks_end_job
 from sexton.explain.registry import link
-from sexton.model.chain import Link
+from sexton.model.chain import Bond
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -23,7 +21,6 @@ from sexton.model.window import Window
     story="a job died while tasks waited for one core",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after tasks began to wait."""
-    found = starved_tasks_end_job.join(cause, effect, window) if cause.is_problem else None
-    return None if found is None else replace(found, id="contended_core_ends_job")
+    return starved_tasks_end_job.join(cause, effect, window) if cause.is_problem else None

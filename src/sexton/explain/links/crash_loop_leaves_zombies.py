@@ -18,7 +18,7 @@ from sexton.detect.owners import owners
 from sexton.detect.stems import split
 from sexton.explain.registry import link
 from sexton.model.cgroup import CgroupCensus
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -31,16 +31,13 @@ FEW = 0.5
     story="each restart leaves a dying memory cgroup behind",
     proof="a trace of its deaths (sudo sexton zombies --watch)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
     """The best suspect of the ledger that is also crash-looping."""
     units = cause.entities.get("unit", ())
     for suspect in suspects(window):
         if suspect.owner in units:
             strength, covers = of_the_dead(suspect.strength, suspect.matched, window)
-            return Link(
-                "crash_loop_leaves_zombies",
-                cause.id,
-                effect.id,
+            return Bond(
                 strength,
                 suspect.sentence,
                 shared=(suspect.owner,),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.text import seconds
 from sexton.model.window import Window
@@ -32,7 +32,7 @@ _CLOCKS_S = 1.0
     story="the filesystem on that disk stopped working",
     proof="the kernel log of those seconds",
 )
-def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
     """The filesystem of a disk that failed before."""
     if cause.start is None or effect.start is None:
         return None
@@ -44,10 +44,7 @@ def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
         return None
     waited = max(effect.start - cause.start, 0.0)
     soon = waited <= SOON_S or effect.start <= end
-    return Link(
-        "disk_error_breaks_filesystem",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN if soon else Strength.LIKELY,
         f"{shared[0]} failed {seconds(waited)} after the first error of its disk",
         shared=shared,

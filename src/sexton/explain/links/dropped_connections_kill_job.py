@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from sexton.explain.moments import marks
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.text import seconds, shorten
 from sexton.model.window import Window
@@ -38,7 +38,7 @@ _ELSE = re.compile(r"\boom|out of memory|oomkill|killed by|sigkill|preempt|evict
     story="a job died as a result",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after the loss began."""
     if cause.start is None:
         return None
@@ -51,10 +51,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     if strength is Strength.LIKELY and named is not None:
         strength = Strength.PROVEN
     words = f', and "{shorten(named, 60)}" names a connection' if named else ""
-    return Link(
-        "dropped_connections_kill_job",
-        cause.id,
-        effect.id,
+    return Bond(
         strength,
         f"marked {seconds(max(found, 0.0))} after TCP lost segments{words}",
         shared=jobs,

@@ -14,12 +14,11 @@ import re
 
 from sexton.explain.job_ends import Ending, ended
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding, Severity
 from sexton.model.window import Window
 
 _ENDING = Ending(
-    "fabric_error_ends_job",
     re.compile(
         r"nccl|rdma|\bib_?|infiniband|\befa\b|remote error|retry|time[ds]?[ -]?out|peer", re.I
     ),
@@ -35,7 +34,7 @@ _LEAST = Strength.POSSIBLE
     story="a job lost its peers and died",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after a port failed."""
     if cause.severity is Severity.INFO:
         return None

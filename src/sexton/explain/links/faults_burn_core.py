@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sexton.explain.held import FAULT, judge
 from sexton.explain.registry import link
-from sexton.model.chain import Link
+from sexton.model.chain import Bond
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -23,6 +23,6 @@ from sexton.model.window import Window
     story="serving page faults held a core",
     proof="kernel stacks of the held core (--stacks)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """Faults on the held core."""
-    return judge("faults_burn_core", (cause, effect), window, FAULT)
+    return judge(cause, effect, window, FAULT)

@@ -14,12 +14,11 @@ import re
 
 from sexton.explain.job_ends import Ending, ended
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
 _ENDING = Ending(
-    "filesystem_error_ends_job",
     re.compile(r"read-?only|erofs|input/output|i/o error|\beio\b|errno (?:5|30)\b|stale", re.I),
     re.compile(r"\boom|out of memory|connection|time[ds]?[ -]?out|preempt|NCCL", re.I),
     "the filesystem failed",
@@ -33,6 +32,6 @@ _ENDING = Ending(
     story="a job could not read or write and died",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after the filesystem failed."""
     return ended(_ENDING, cause, effect, window)

@@ -11,13 +11,11 @@ system time, which is a task's; *possible* where nothing tells.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sexton.detect.detectors.softirq_flood import PACKETS
 from sexton.explain.held import NETWORK, SLACK_S, core_of, in_softirq, judge, work_of
 from sexton.explain.moments import moved, together
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.cpu import SoftnetCpu
 from sexton.model.finding import Finding
 from sexton.model.window import Window
@@ -30,24 +28,21 @@ from sexton.series.steps import Step
     story="receiving packets held a core in softirq",
     proof="kernel stacks of the held core (--stacks)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The flood on the held core."""
     core = core_of(effect)
     if core is None or core not in cause.entities.get("core", ()):
         return None
     against = _unhurried(core, effect, window)
     if work_of(effect, window) is not None:
-        found = judge("flood_burns_core", (cause, effect), window, NETWORK)
-        return None if found is None else replace(found, against=(*found.against, *against))
+        found = judge(cause, effect, window, NETWORK)
+        return None if found is None else found._replace(against=(*found.against, *against))
     softirq = in_softirq(effect)
     meanwhile = together(cause, effect, SLACK_S) or _flooded(core, effect, window)
     if softirq is False or not meanwhile:
         return None
     how = "most of that time was softirq" if softirq else "whether in softirq is unknown"
-    return Link(
-        "flood_burns_core",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN if softirq else Strength.POSSIBLE,
         f"core {core} is the flooded one; {how}",
         shared=(core,),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sexton.explain.moments import moved, near
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.cpu import SoftnetCpu
 from sexton.model.finding import Evidence, Finding
 from sexton.model.net import NetDevice, TcpCounters
@@ -28,7 +28,7 @@ FOLLOWS_WITHIN_S = 10.0
     story="packets were dropped before TCP saw them",
     proof="the drops of each core's backlog (/proc/net/softnet_stat)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """Drops on the flooded core or interface, in the seconds of the loss."""
     if cause.start is None or effect.start is None or not near(cause, effect, FOLLOWS_WITHIN_S):
         return None
@@ -40,10 +40,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     strength = Strength.PROVEN if backlog else Strength.LIKELY if device else Strength.POSSIBLE
     number = backlog or device or 0
     text = f"{count(number, 'packet')} dropped on receive" if number else "drops were not read"
-    return Link(
-        "flood_drops_packets",
-        cause.id,
-        effect.id,
+    return Bond(
         strength,
         f"{text}, while TCP lost segments",
         shared=cause.entities.get("core", ()) if backlog else cause.entities.get("nic", ()),

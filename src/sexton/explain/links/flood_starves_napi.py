@@ -13,7 +13,7 @@ from __future__ import annotations
 from sexton.explain.links.burnt_core_starves_napi import PATIENCE_S
 from sexton.explain.moments import moved, near
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.cpu import SoftnetCpu
 from sexton.model.finding import Finding
 from sexton.model.window import Window
@@ -25,7 +25,7 @@ from sexton.model.window import Window
     story="the poll of a NIC queue had to wait behind the flood",
     proof="the wait of each poll, measured in the kernel (--probe)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The same core, else the same interface."""
     if not near(cause, effect, PATIENCE_S):
         return None
@@ -33,10 +33,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     if not cores and not nics:
         return None
     where = f"core {', '.join(cores)}" if cores else nics[0]
-    return Link(
-        "flood_starves_napi",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.LIKELY if cores else Strength.POSSIBLE,
         f"{where} is flooded and polls the queue that waited, at the same time",
         shared=cores or nics,

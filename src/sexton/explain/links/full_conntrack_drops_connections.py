@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sexton.explain.moments import moved, near
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
 from sexton.model.net import TcpCounters
 from sexton.model.window import Window
@@ -28,7 +28,7 @@ _ALLOWANCE = "allowance"
     story="packets of new connections were dropped because the table was full",
     proof="the kernel's log and /proc/net/stat/nf_conntrack, which count the drops",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """Full, and dropping, in the time of the loss."""
     if not near(cause, effect, FOLLOWS_WITHIN_S):
         return None
@@ -42,10 +42,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         strength, why = Strength.LIKELY, f"{exceeded[0].what}: {exceeded[0].value}"
     else:
         strength, why = Strength.POSSIBLE, "full at the same time; no drop was counted"
-    return Link(
-        "full_conntrack_drops_connections",
-        cause.id,
-        effect.id,
+    return Bond(
         strength,
         why,
         shared=cause.entities.get("nic", ()),

@@ -15,12 +15,11 @@ import re
 
 from sexton.explain.job_ends import Ending, ended
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
 _ENDING = Ending(
-    "full_filesystem_ends_job",
     re.compile(r"no space|enospc|disk full|errno 28|inodes|bus error|sigbus", re.I),
     re.compile(r"\boom|out of memory|connection|time[ds]?[ -]?out|preempt|NCCL", re.I),
     "the filesystem was full",
@@ -34,6 +33,6 @@ _ENDING = Ending(
     story="a job could not write and died",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death while there was no space, or soon after."""
     return ended(_ENDING, cause, effect, window)

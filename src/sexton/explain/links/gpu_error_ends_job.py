@@ -16,12 +16,11 @@ import re
 
 from sexton.explain.job_ends import Ending, ended
 from sexton.explain.registry import link
-from sexton.model.chain import Link
+from sexton.model.chain import Bond
 from sexton.model.finding import Finding, Severity
 from sexton.model.window import Window
 
 _ENDING = Ending(
-    "gpu_error_ends_job",
     re.compile(r"cuda|nccl|nvlink|\becc\b|\bxid\b|\bhip\b|rccl|rocm|\bgpus?\b|cublas", re.I),
     re.compile(r"oomkill|\b137\b|no space|preempt|evict|reset by peer", re.I),
     "a GPU failed",
@@ -34,7 +33,7 @@ _ENDING = Ending(
     story="the job that ran on it died",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after a GPU failed."""
     if cause.severity is Severity.INFO:
         return None

@@ -14,12 +14,11 @@ import re
 
 from sexton.explain.job_ends import Ending, ended
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding, Severity
 from sexton.model.window import Window
 
 _ENDING = Ending(
-    "heat_slows_job",
     re.compile(
         r"time[ds]?[ -]?out|heartbeat|straggler|too slow|watchdog|deadline|thermal|heat", re.I
     ),
@@ -36,7 +35,7 @@ _ENDING = Ending(
     story="a job was too slow and was given up",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after the cores were slowed down."""
     if cause.severity is Severity.INFO:
         return None

@@ -13,7 +13,7 @@ from sexton.explain.links.zombie_walk_burns_core import dearest_walk
 from sexton.explain.links.zombies_slow_stats import MOSTLY, small_and_slow
 from sexton.explain.registry import link
 from sexton.model.cgroup import CgroupCensus
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -24,7 +24,7 @@ from sexton.model.window import Window
     story="every read of memory statistics has to walk them",
     proof="a read at the root, timed (skipped: it would hold a core itself)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
     """The share of the leaked in what is walked."""
     census = window.latest(CgroupCensus)
     walk = dearest_walk(window)
@@ -41,10 +41,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         return None
     measured = walk.root_s is not None
     how = "measured" if measured else "extrapolated from a small subtree"
-    return Link(
-        "leaked_scopes_slow_stats",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN if measured else Strength.LIKELY,
         f"{100 * leaked / total:.1f} % of the cgroups walked are leaked scopes; cost {how}",
         shared=cause.entities.get("cgroup", ()),

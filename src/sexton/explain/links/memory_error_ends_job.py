@@ -15,12 +15,11 @@ import re
 
 from sexton.explain.job_ends import Ending, ended
 from sexton.explain.registry import link
-from sexton.model.chain import Link
+from sexton.model.chain import Bond
 from sexton.model.finding import Finding, Severity
 from sexton.model.window import Window
 
 _ENDING = Ending(
-    "memory_error_ends_job",
     re.compile(r"bus error|sigbus|signal 7|\b135\b|\becc\b|machine check|\bmce\b|hardware", re.I),
     re.compile(r"\boom|out of memory|connection|time[ds]?[ -]?out|preempt|evict", re.I),
     "memory failed",
@@ -33,7 +32,7 @@ _ENDING = Ending(
     story="a job died of it",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after memory failed for good."""
     if cause.severity is not Severity.CRITICAL:
         return None

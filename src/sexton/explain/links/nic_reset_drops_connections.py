@@ -18,7 +18,7 @@ from sexton.detect import nics
 from sexton.explain.moments import READ_S, moved, resets
 from sexton.explain.order import began_before
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
 from sexton.model.net import TcpCounters
 from sexton.model.text import printable
@@ -38,7 +38,7 @@ SENT_AGAIN = ("retransmitted_segments",)
     story="connections lost packets",
     proof="what TCP counted after the reset, second by second (sexton record)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """Order in time, and the only way out of the node."""
     loss = effect.start
     if loss is None:
@@ -58,10 +58,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     what = f"{gave_up:,} TCP timeouts after the reset" if gave_up else "TCP sent again"
     only = f"{who} is the only uplink" if alone else f"{who} is one of several interfaces"
     early = () if since is None else (began_before((cause, effect), at),)
-    return Link(
-        "nic_reset_drops_connections",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN if alone and gave_up else Strength.LIKELY,
         f"{what}; {only}",
         shared=names,

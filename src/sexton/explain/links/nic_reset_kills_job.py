@@ -13,7 +13,7 @@ from __future__ import annotations
 from sexton.explain.links.dropped_connections_kill_job import follows, other_deaths
 from sexton.explain.moments import marks, resets
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.net import TcpCounters
 from sexton.model.text import seconds
@@ -26,7 +26,7 @@ from sexton.model.window import Window
     story="a job died as a result",
     proof="what TCP lost meanwhile (/proc/net/snmp, read by sexton record)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after a reset."""
     read = window.bounds_of(TcpCounters)
     if read is not None and read[1] > read[0]:
@@ -37,10 +37,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     if soonest is None:
         return None
     jobs = effect.entities.get("job", ())
-    return Link(
-        "nic_reset_kills_job",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.POSSIBLE,
         f"marked {seconds(soonest)} after a reset; what TCP lost was not read",
         shared=jobs,

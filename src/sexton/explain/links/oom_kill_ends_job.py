@@ -16,7 +16,7 @@ from sexton.detect.oom import Kill, kills
 from sexton.explain.links.dropped_connections_kill_job import LATE_S, READ_S, SOON_S, other_deaths
 from sexton.explain.moments import marks
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.text import printable, seconds, shorten
 from sexton.model.window import Window
@@ -39,7 +39,7 @@ _SHORTEST = 4
     story="a job died as a result",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(_cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after a kill."""
     deaths = marks(effect, window)
     dated = [(kill.wall_s, kill) for kill in kills(window) if kill.wall_s is not None]
@@ -58,10 +58,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     if strength is Strength.LIKELY and named is not None:
         strength = Strength.PROVEN
     words = f', and "{shorten(named, 60)}" names it' if named else ""
-    return Link(
-        "oom_kill_ends_job",
-        cause.id,
-        effect.id,
+    return Bond(
         strength,
         f"marked {seconds(soonest)} after {printable(kill.task)} was killed{words}",
         shared=jobs,

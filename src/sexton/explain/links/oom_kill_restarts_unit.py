@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from sexton.detect.oom import Kill, kills
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.text import count, printable
 from sexton.model.unit import RestartMark, Unit
@@ -33,7 +33,7 @@ _RESULT = "oom-kill"
     story="the unit it was in was started again",
     proof="the unit's result (systemctl show -p Result UNIT) right after a kill",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(_cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The crash-looping unit with the most kills."""
     units = effect.entities.get("unit", ())
     by_unit: dict[str, list[Kill]] = {}
@@ -45,8 +45,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         found = _judged(name, by_unit[name], window)
         if found is not None:
             strength, words, against = found
-            return Link(
-                "oom_kill_restarts_unit", cause.id, effect.id, strength, words,
+            return Bond(strength, words,
                 shared=(name,), against=against,
             )  # fmt: skip
     return None

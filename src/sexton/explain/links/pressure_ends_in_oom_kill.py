@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sexton.detect.oom import kills
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.text import count, printable
 from sexton.model.window import Window
@@ -27,7 +27,7 @@ _READ_S = 2.0
     story="the kernel killed processes to get memory back",
     proof="the kernel log of those seconds",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
     """Kills for the node in the stretch of pressure."""
     if cause.start is None:
         return None
@@ -40,10 +40,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         return None
     limited = [kill for kill in during if kill.scope == "cgroup"]
     words = f"{count(len(limited), 'kill')} at cgroups' limits meanwhile"
-    return Link(
-        "pressure_ends_in_oom_kill",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN,
         f"{printable(mine[-1].task)} was killed for the node's shortage while tasks waited",
         shared=tuple(dict.fromkeys(printable(kill.task) for kill in mine)),

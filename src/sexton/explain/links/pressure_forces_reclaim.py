@@ -16,7 +16,7 @@ from sexton.detect.stacks import caught
 from sexton.explain.held import FEWEST, LIMIT, RECLAIM, SHORTAGE, SLACK_S, families
 from sexton.explain.moments import together
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -27,14 +27,14 @@ from sexton.model.window import Window
     story="tasks had to free memory before they could continue",
     proof="kernel stacks, which show which task reclaims and why (--stacks)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """By stacks of the whole node, for reclaim is anybody's."""
     if not together(cause, effect, SLACK_S) or is_ordered(effect):
         return None
     seen = caught(window, lambda frames: RECLAIM in families(frames))
     if seen is None or seen.samples < FEWEST:
         text = "in the same seconds; kernel stacks would show whether one causes the other"
-        return Link("pressure_forces_reclaim", cause.id, effect.id, Strength.POSSIBLE, text)
+        return Bond(Strength.POSSIBLE, text)
     short = sum(row.samples for row in seen.rows if SHORTAGE in families(row.frames))
     limited = sum(row.samples for row in seen.rows if LIMIT in families(row.frames))
     if not short:
@@ -42,10 +42,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     against: tuple[str, ...] = ()
     if limited > short:
         against = (f"{100 * limited / seen.samples:.0f} % of reclaim is for a cgroup's own limit",)
-    return Link(
-        "pressure_forces_reclaim",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN if short >= limited else Strength.LIKELY,
         f"{100 * short / seen.samples:.0f} % of reclaim's samples are in the page allocator, which"
         " found no free page",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from sexton.explain.links.burnt_core_locks_up import PATIENCE_S, another_task
 from sexton.explain.moments import together
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -23,17 +23,14 @@ from sexton.model.window import Window
     story="the kernel's own threads could not run there, and its watchdog said so",
     proof="both in the same seconds; record the next occurrence (sexton record)",
 )
-def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
     """The same core in the same time."""
     cores = cause.shares(effect, "core")
     unnamed = not effect.entities.get("core")
     if not together(cause, effect, PATIENCE_S) or not (cores or unnamed):
         return None
     where = f"core {', '.join(cores)}" if cores else "the stall names no core; it lies"
-    return Link(
-        "realtime_hog_locks_up_core",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN if cores else Strength.LIKELY,
         f"{where} in the same seconds",
         shared=cores,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from sexton.explain.links.burnt_core_starves_napi import PATIENCE_S
 from sexton.explain.moments import near
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -23,7 +23,7 @@ from sexton.model.window import Window
     story="the poll of a NIC queue had to wait for that core",
     proof="both in the same seconds; record the next occurrence (sexton record)",
 )
-def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
     """The same core."""
     cores = cause.shares(effect, "core")
     if not cores:
@@ -31,10 +31,7 @@ def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
     at_once = near(cause, effect, PATIENCE_S)
     queues = ", ".join(effect.entities.get("queue", ())) or "a queue"
     when = "in the same seconds" if at_once else "at another time"
-    return Link(
-        "realtime_hog_starves_napi",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN if at_once else Strength.LIKELY,
         f"core {', '.join(cores)} serves {queues}; {when}",
         shared=cores,

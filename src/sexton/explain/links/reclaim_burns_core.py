@@ -12,8 +12,6 @@ what makes it dear (`zombie_walk_burns_core`).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sexton.explain.held import (
     ORDERED,
     RECLAIM,
@@ -24,7 +22,7 @@ from sexton.explain.held import (
     work_of,
 )
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -35,12 +33,12 @@ from sexton.model.window import Window
     story="freeing memory held a core",
     proof="kernel stacks of the held core (--stacks)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """Reclaim on the held core, unless it walks the dead there."""
     work = work_of(effect, window)
     ordered = work is not None and work.by[ORDERED] > work.by[RECLAIM]
     family = ORDERED if ordered else RECLAIM
-    found = judge("reclaim_burns_core", (cause, effect), window, family)
+    found = judge(cause, effect, window, family)
     if found is None or work is None or not may_walk_the_dead(work, window):
         return found
     walking = f"{100 * work.share(WALK):.0f} % of its samples walk memory cgroups"
@@ -50,4 +48,4 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         doubt = (
             f"{walking}, of which {100 * dead:.0f} % are dying: they make this reclaim expensive"
         )
-    return replace(found, strength=Strength.POSSIBLE, against=(*found.against, doubt))
+    return found._replace(strength=Strength.POSSIBLE, against=(*found.against, doubt))

@@ -10,11 +10,9 @@ over a lock needs two.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sexton.explain.held import RSTAT, core_of, judge, work_of
 from sexton.explain.registry import link
-from sexton.model.chain import Link
+from sexton.model.chain import Bond
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -25,13 +23,13 @@ from sexton.model.window import Window
     story="flushing the statistics of cgroups held cores",
     proof="kernel stacks of the held core (--stacks)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The flush on the held core."""
     cores = cause.entities.get("core", ())
     if work_of(effect, window) is None or core_of(effect) not in cores:
         return None
-    found = judge("rstat_burns_cores", (cause, effect), window, RSTAT)
+    found = judge(cause, effect, window, RSTAT)
     if found is None or len(cores) > 1:
         return found
     against = (*found.against, f"core {cores[0]} flushes alone: no other core contends")
-    return replace(found, against=against)
+    return found._replace(against=against)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from sexton.explain.held import STATISTICS
 from sexton.explain.links.zombie_walk_burns_core import judge
 from sexton.explain.registry import link
-from sexton.model.chain import Link
+from sexton.model.chain import Bond
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -22,6 +22,6 @@ from sexton.model.window import Window
     story="such a read held a core",
     proof="kernel stacks of the held core (--stacks)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(_cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The slow read, and the core it was seen on."""
-    return judge("slow_stats_burn_core", (cause, effect), window, STATISTICS)
+    return judge(effect, window, STATISTICS)

@@ -18,7 +18,7 @@ from sexton.explain.links.nic_reset_drops_connections import (
 )
 from sexton.explain.moments import READ_S
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.net import TcpCounters
 from sexton.model.text import seconds
@@ -34,7 +34,7 @@ LATE_S = 5.0
     story="connections lost packets",
     proof="what TCP counted meanwhile, second by second (sexton record)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """Loss that begins while the queue waited."""
     if cause.start is None or cause.end is None or effect.start is None:
         return None
@@ -48,10 +48,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     alone = is_only_uplink(names, window)
     who = ", ".join(cause.entities.get("queue", ()) or names) or "a queue"
     what = f"{gave_up:,} TCP timeouts" if gave_up else "TCP sent again"
-    return Link(
-        "starved_napi_drops_connections",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN if alone and gave_up else Strength.LIKELY,
         f"{what} in the {seconds(last - first)} in which {who} was not polled",
         shared=names,

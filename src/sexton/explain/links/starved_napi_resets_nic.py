@@ -13,7 +13,7 @@ from __future__ import annotations
 from sexton.detect.nics import counters
 from sexton.explain.moments import resets
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.text import printable
 from sexton.model.window import Window
@@ -30,7 +30,7 @@ _ELSEWHERE = {"wd_expired": "the device stopped its keep-alive", "missing_intr":
     story="the driver stopped waiting and reset the device",
     proof="the driver's own reason for the reset (ethtool -S, suspected_poll_starvation)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The same NIC, better the same queue, best the same half minute."""
     nics = cause.shares(effect, "nic")
     queues = cause.shares(effect, "queue")
@@ -42,10 +42,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     else:
         strength = Strength.LIKELY if queues else Strength.POSSIBLE
     what = queues[0] if queues else nics[0]
-    return Link(
-        "starved_napi_resets_nic",
-        cause.id,
-        effect.id,
+    return Bond(
         strength,
         f"{what}: the driver stopped waiting for its poll",
         shared=queues or nics,

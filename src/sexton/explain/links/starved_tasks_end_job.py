@@ -15,7 +15,7 @@ import re
 from sexton.explain.links.dropped_connections_kill_job import SOON_S, follows, other_deaths
 from sexton.explain.moments import marks
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.text import seconds, shorten
 from sexton.model.window import Window
@@ -35,7 +35,7 @@ _ELSE = re.compile(
     story="a job died while its tasks waited for a core",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after tasks began to wait."""
     if cause.start is None:
         return None
@@ -45,10 +45,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     jobs = effect.entities.get("job", ())
     named = next((job for job in jobs if _LATE.search(job)), None)
     words = f', and "{shorten(named, 60)}" names a delay' if named else ""
-    return Link(
-        "starved_tasks_end_job",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.LIKELY if named is not None and found <= SOON_S else Strength.POSSIBLE,
         f"marked {seconds(max(found, 0.0))} after tasks waited{words}",
         shared=jobs,

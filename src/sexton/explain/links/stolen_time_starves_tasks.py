@@ -14,7 +14,7 @@ from sexton.detect.detectors.cpu_pressure import CROWDED
 from sexton.detect.detectors.cpu_steal import GRAVE
 from sexton.explain.moments import together
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
@@ -27,7 +27,7 @@ _SLACK_S = 2.0
     story="tasks waited for what was left of the cores",
     proof="the same load on a machine whose cores are its own",
 )
-def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
     """The same cores, in the same seconds."""
     cores = cause.shares(effect, "core")
     if not cores or not together(cause, effect, _SLACK_S):
@@ -37,10 +37,7 @@ def join(cause: Finding, effect: Finding, _window: Window) -> Link | None:
     against: tuple[str, ...] = ()
     if waiting * (1 - share / 100) >= CROWDED.value:
         against = (f"{waiting:.1f} tasks waited per core: too many for the whole cores as well",)
-    return Link(
-        "stolen_time_starves_tasks",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.LIKELY if share >= GRAVE.value and not against else Strength.POSSIBLE,
         f"{share:.0f} % of core {cores[0]} was taken while they waited",
         shared=cores,

@@ -14,12 +14,11 @@ import re
 
 from sexton.explain.job_ends import Ending, ended
 from sexton.explain.registry import link
-from sexton.model.chain import Link
+from sexton.model.chain import Bond
 from sexton.model.finding import Finding
 from sexton.model.window import Window
 
 _ENDING = Ending(
-    "stuck_io_ends_job",
     re.compile(r"i/o error|input/output|\bstale\b|\bnfs\b|d state|\beio\b", re.I),
     re.compile(r"\boom|out of memory|connection|reset by peer|preempt|evict", re.I),
     "tasks began to wait for I/O",
@@ -32,6 +31,6 @@ _ENDING = Ending(
     story="a job that waited for it was given up",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after tasks got stuck."""
     return ended(_ENDING, cause, effect, window)

@@ -20,7 +20,7 @@ from sexton.detect.registry import READS
 from sexton.detect.stems import split
 from sexton.explain.links.crash_loop_leaves_zombies import more_below_others, of_the_dead, too_few
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding
 from sexton.model.text import printable
@@ -48,7 +48,7 @@ def _stop_timer(window: Window) -> list[Step]:
     proof="a trace of the deaths there (sudo sexton zombies --watch)",
     advice=_stop_timer,
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The best suspect of the ledger that is a timer and lives where it churns."""
     places = cause.shares(effect, "cgroup")
     for suspect in suspects(window):
@@ -56,10 +56,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         here = home in places or split(home)[0] in places
         if suspect.kind == "timer" and here and suspect.strength is not Strength.POSSIBLE:
             strength, covers = of_the_dead(suspect.strength, suspect.matched, window)
-            return Link(
-                "timer_leaves_zombies",
-                cause.id,
-                effect.id,
+            return Bond(
                 strength,
                 suspect.sentence,
                 shared=(home if home in places else split(home)[0],),

@@ -36,7 +36,7 @@ from sexton.explain.held import (
 )
 from sexton.explain.registry import link
 from sexton.model.cgroup import CgroupCensus, WalkCost
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
 from sexton.model.text import seconds
 from sexton.model.window import Window
@@ -68,28 +68,24 @@ SLOW_WALK_S = 0.5
     story="a walk over them held a core",
     proof="kernel stacks of the held core (--stacks)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(_cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The walk over the dead, straight to the core."""
     dead = dead_share(window)
     if dead is not None and dead < MOST:
         return None
-    return judge("zombie_walk_burns_core", (cause, effect), window, WALK)
+    return judge(effect, window, WALK)
 
 
-def judge(name: str, ends: tuple[Finding, Finding], window: Window, family: str) -> Link | None:
+def judge(effect: Finding, window: Window, family: str) -> Bond | None:
     """Stacks where there are any; else reader and walk cost, each counting on its own."""
     walk = dearest_walk(window)
-    work = work_of(ends[1], window)
+    work = work_of(effect, window)
     if work is not None:
-        return _by_stacks(name, ends, work, (family, walk))
-    return _by_reader(name, ends, walk)
+        return _by_stacks(effect, work, family, walk)
+    return _by_reader(effect, walk)
 
 
-def _by_stacks(
-    name: str, ends: tuple[Finding, Finding], work: Work, question: tuple[str, WalkCost | None]
-) -> Link | None:
-    cause, effect = ends
-    family, walk = question
+def _by_stacks(effect: Finding, work: Work, family: str, walk: WalkCost | None) -> Bond | None:
     share = work.share(family)
     if share < HARDLY:
         return None
@@ -100,10 +96,7 @@ def _by_stacks(
         against.append(f"most of the held core's samples are in something else: it {work.mostly}")
     core = core_of(effect)
     evidence = sampled(family, share)
-    return Link(
-        name,
-        cause.id,
-        effect.id,
+    return Bond(
         strength,
         f"{100 * share:.0f} % of that core's kernel samples: it {WORDS[family]}",
         shared=_readers(effect) or ((core,) if core else ()),
@@ -112,8 +105,7 @@ def _by_stacks(
     )
 
 
-def _by_reader(name: str, ends: tuple[Finding, Finding], walk: WalkCost | None) -> Link | None:
-    cause, effect = ends
+def _by_reader(effect: Finding, walk: WalkCost | None) -> Bond | None:
     tasks = effect.entities.get("task", ())
     if in_softirq(effect) or (tasks and all(task.startswith(_KERNEL) for task in tasks)):
         return None
@@ -127,10 +119,7 @@ def _by_reader(name: str, ends: tuple[Finding, Finding], walk: WalkCost | None) 
     if not readers:
         against += [f"{task} is not a known reader of memory statistics" for task in tasks[:1]]
     core = core_of(effect)
-    return Link(
-        name,
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.LIKELY if readers and slow else Strength.POSSIBLE,
         _sentence(readers, cost),
         shared=readers or ((core,) if core else ()),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from sexton.detect.stacks import on_cores
 from sexton.explain.held import FEWEST, MOST, MUCH, ORDERED, RECLAIM, WALK, dead_share, families
 from sexton.explain.registry import link
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
 from sexton.model.window import Window
 
@@ -24,7 +24,7 @@ from sexton.model.window import Window
     story="every reclaim has to walk them",
     proof="kernel stacks, which show what reclaim walks (--stacks)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The share of reclaim that is walking, and of the dead in what it walks."""
     dead = dead_share(window)
     cores = effect.entities.get("core", ())
@@ -39,10 +39,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     if every < FEWEST or walking < MUCH * every:
         return None
     share = 100 * walking / every
-    return Link(
-        "zombies_slow_reclaim",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN,
         f"{share:.0f} % of reclaim's samples walk memory cgroups, and"
         f" {100 * dead:.0f} % of those are dying",

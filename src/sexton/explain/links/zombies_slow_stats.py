@@ -13,7 +13,7 @@ from sexton.detect.ceilings import cost
 from sexton.explain.links.zombie_walk_burns_core import dearest_walk
 from sexton.explain.registry import link
 from sexton.model.cgroup import CgroupCensus, WalkCost
-from sexton.model.chain import Link, Strength
+from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.text import seconds
 from sexton.model.window import Window
@@ -27,7 +27,7 @@ MOSTLY = 0.5
     story="every read of memory statistics has to walk them",
     proof="a read at the root, timed (skipped: it would hold a core itself)",
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
+def join(_cause: Finding, _effect: Finding, window: Window) -> Bond | None:
     """The share of the dead in what is walked."""
     census = window.latest(CgroupCensus)
     walk = dearest_walk(window)
@@ -38,10 +38,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
         return None
     measured = walk.root_s is not None
     how = "measured" if measured else "extrapolated from a small subtree"
-    return Link(
-        "zombies_slow_stats",
-        cause.id,
-        effect.id,
+    return Bond(
         Strength.PROVEN if measured else Strength.LIKELY,
         f"{100 * share:.1f} % of the cgroups walked are dying; cost {how}",
         against=small_and_slow(walk, census[0].total),

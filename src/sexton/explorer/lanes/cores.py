@@ -14,7 +14,7 @@ import numpy as np
 
 from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
 from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, places, put_at
-from sexton.explorer.tiles.lines import Line, Lines, known_mean
+from sexton.explorer.tiles.lines import Line, Lines, PyramidLane, known_mean
 from sexton.explorer.tiles.pyramid import HEAT, Array, Pyramid
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableSpan, clock
@@ -55,7 +55,7 @@ class _Average(Lines):
 
 
 @lane(kind="heat", unit=CORE_SYSTEM.unit, order=20, needs=(CoreTimes,))
-class Builder:
+class Builder(PyramidLane):
     """Of all cores, and of their average, which is a lane of its own."""
 
     comes_late = False
@@ -129,9 +129,6 @@ class Builder:
         if (order != np.arange(len(order))).any():
             planes = {name: plane[:, order] for name, plane in planes.items()}
         return Drawing(self.names(lane), CHANNELS, planes)
-
-    def marks(self) -> list[Marked]:
-        return []
 
     def preload(self, span: TableSpan) -> None:
         for window in span.windows:

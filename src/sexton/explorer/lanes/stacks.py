@@ -10,10 +10,11 @@ import numpy as np
 
 from sexton.errors import StoreError
 from sexton.explorer.tiles.build import Part
+from sexton.explorer.tiles.lines import PyramidLane
 from sexton.explorer.tiles.pyramid import STACKS, Array, Pyramid
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableSpan, clock, level_for, number, tiles_of
-from sexton.model.lane import CELLS_A_SECOND, COLUMNS, FINEST, Marked, Table
+from sexton.model.lane import CELLS_A_SECOND, COLUMNS, FINEST, Table
 from sexton.model.profile import Heat
 from sexton.profile.recorded import read_heat
 from sexton.series.catalogue import SAMPLES
@@ -24,7 +25,7 @@ _OFFSETS = tuple(f"{1000 // CELLS_A_SECOND * at} ms" for at in range(CELLS_A_SEC
 
 
 @lane(kind="stacks", unit=SAMPLES, order=110, needs=())
-class Builder:
+class Builder(PyramidLane):
     """Fifty rows."""
 
     comes_late = True
@@ -77,12 +78,6 @@ class Builder:
             new = np.minimum(new, int(_MOST)).astype(np.uint16)
             self.pyramid.put(columns, new[None], rows=rows)
 
-    def settle(self) -> None:
-        self.pyramid.settle()
-
-    def forget(self, before: float) -> None:
-        self.pyramid.forget(before)
-
     def names(self, _lane: str) -> tuple[str, ...]:
         return _OFFSETS
 
@@ -103,9 +98,6 @@ class Builder:
         flat = np.ascontiguousarray(plane.T).reshape(-1)
         start = first - tile * COLUMNS * CELLS_A_SECOND
         return flat[start : start + number]
-
-    def marks(self) -> list[Marked]:
-        return []
 
     def preload(self, span: TableSpan) -> None:
         """Nothing: the table is made of what is in memory."""
@@ -131,7 +123,3 @@ class Builder:
         return Table(
             ("time", "busy samples in a second", "in its fullest 20 ms"), tuple(rows), left
         )
-
-    @property
-    def bytes(self) -> int:
-        return self.pyramid.bytes

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sexton.explorer.server import documents
 from sexton.explorer.server.documents import AGAIN, FOREVER
 from sexton.explorer.server.query import LATEST_S, Parameter, Refused, Values, span_of
 from sexton.model.lane import COLUMNS, FINEST, MOST_TILES, TOP, column_s
@@ -93,14 +94,11 @@ class Endpoint(NamedTuple):
 
 
 def _recording(site: Site, _: Values) -> Made:
-    from sexton.explorer.server.documents import recording_document
-
     site.view.refresh()
-    return Made(recording_document(site.view.about(), site.of, site.tour is not None))
+    return Made(documents.recording_document(site.view.about(), site.of, site.tour is not None))
 
 
 def _strip(site: Site, values: Values) -> Made:
-    from sexton.explorer.server.documents import strip_document
     from sexton.explorer.tiles.flames import LATE_S
 
     lane = _known(site, values)
@@ -110,7 +108,7 @@ def _strip(site: Site, values: Values) -> Made:
     if lane["kind"] == "marks" or not low <= values["level"] <= high:
         raise Refused(f"level: {lane['id']} has levels {low} to {high}; marks are at /api/marks")
     strip = site.view.strip(lane["id"], values["level"], values["first"], values["count"])
-    document = strip_document(strip)
+    document = documents.strip_document(strip)
     done = (strip.first + document["count"]) * COLUMNS * column_s(strip.level)
     about = site.about()
     # A new recorder may append to the recording, and stacks are decoded late.
@@ -119,22 +117,18 @@ def _strip(site: Site, values: Values) -> Made:
 
 
 def _marks(site: Site, values: Values) -> Made:
-    from sexton.explorer.server.documents import marks_document
-
     span = span_of(values)
     found = site.view.marks(*span, most=_MOST_MARKS)
-    return Made(marks_document(found, max(site.view.marks_between(*span) - len(found), 0)))
+    left = max(site.view.marks_between(*span) - len(found), 0)
+    return Made(documents.marks_document(found, left))
 
 
 def _table(site: Site, values: Values) -> Made:
-    from sexton.explorer.server.documents import table_document
-
     lane = _known(site, values)["id"]
-    return Made(table_document(site.view.table(lane, *span_of(values), most=_MOST_ROWS)))
+    return Made(documents.table_document(site.view.table(lane, *span_of(values), most=_MOST_ROWS)))
 
 
 def _flame(site: Site, values: Values) -> Made:
-    from sexton.explorer.server.documents import flame_document, ordered_document, sandwich_document
     from sexton.explorer.tiles.flames import cut_note
 
     span, who, function = span_of(values), _who(values), values["function"]
@@ -143,7 +137,7 @@ def _flame(site: Site, values: Values) -> Made:
     if values["order"] is not None:
         if function is not None or values["baseline_from"] is not None:
             raise Refused("order: time has neither a baseline nor a function")
-        return Made(ordered_document(site.view.ordered(*span, who, site.stop)))
+        return Made(documents.ordered_document(site.view.ordered(*span, who, site.stop)))
     difference = None
     if values["baseline_from"] is not None:
         baseline = span_of(values, "baseline_from", "baseline_to")
@@ -156,27 +150,25 @@ def _flame(site: Site, values: Values) -> Made:
         seen = site.view.seen(*span, who, site.stop)
         extra = {"note": cut_note(span, baseline), "settled": True}
     if function is not None:
-        return Made({**sandwich_document(seen.flame, difference, function), **extra})
-    return Made({**flame_document(seen.flame, difference), **extra})
+        return Made({**documents.sandwich_document(seen.flame, difference, function), **extra})
+    return Made({**documents.flame_document(seen.flame, difference), **extra})
 
 
 def _functions(site: Site, values: Values) -> Made:
-    from sexton.explorer.server.documents import functions_document
     from sexton.profile.flame import functions
 
     seen = site.view.seen(*span_of(values), _who(values), site.stop)
     found = functions(seen.flame)
     shown = found[:_MOST_FUNCTIONS]
-    document = functions_document(shown, seen.flame.samples, len(found) - len(shown))
+    document = documents.functions_document(shown, seen.flame.samples, len(found) - len(shown))
     return Made({**document, "note": seen.note})
 
 
 def _explain(site: Site, values: Values) -> Made:
-    from sexton.explorer.server.documents import mark_documents
     from sexton.reports.json.diagnosis import diagnosis_json
 
     found = site.view.diagnosis(*span_of(values), site.stop)
-    marks = mark_documents(site.view.finding_marks(found))
+    marks = documents.mark_documents(site.view.finding_marks(found))
     return Made({**diagnosis_json(found), "marks": marks})
 
 
@@ -195,10 +187,8 @@ def _why(site: Site, values: Values) -> Made:
 
 
 def _next(site: Site, values: Values) -> Made:
-    from sexton.explorer.server.documents import next_document
-
     found = site.view.found(values["kind"], values["after"], backwards=bool(values["back"]))
-    return Made(next_document(found))
+    return Made(documents.next_document(found))
 
 
 def _tour(site: Site, _: Values) -> Made:

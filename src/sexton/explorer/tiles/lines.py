@@ -17,7 +17,26 @@ from sexton.model.lane import COLUMNS, Marked, Table
 Line = tuple[str, ...]
 
 
-class Lines:
+class PyramidLane:
+    """A lane with one pyramid and without marks."""
+
+    pyramid: Pyramid
+
+    def settle(self) -> None:
+        self.pyramid.settle()
+
+    def forget(self, before: float) -> None:
+        self.pyramid.forget(before)
+
+    def marks(self) -> list[Marked]:
+        return []
+
+    @property
+    def bytes(self) -> int:
+        return self.pyramid.bytes
+
+
+class Lines(PyramidLane):
     """A pyramid with a row per line.
 
     A lane names the metrics it is made of (`sources`), makes `lines` of their values and says which
@@ -60,12 +79,6 @@ class Lines:
         else:
             put_at(self.pyramid, where, self.rows.spread(list(lines), values, np.nan))
 
-    def settle(self) -> None:
-        self.pyramid.settle()
-
-    def forget(self, before: float) -> None:
-        self.pyramid.forget(before)
-
     def names(self, _lane: str) -> tuple[str, ...]:
         return tuple(name for _, name in self.shown())
 
@@ -79,9 +92,6 @@ class Lines:
             ("value",),
             {name: np.ascontiguousarray(plane[:, rows]) for name, plane in planes.items()},
         )
-
-    def marks(self) -> list[Marked]:
-        return []
 
     def preload(self, span: TableSpan) -> None:
         for window in span.windows:
@@ -121,10 +131,6 @@ class Lines:
             return np.empty((0, columns.number)), np.empty((0, columns.number))
         made = [columns.mean_and_peak(part) for part in parts.values()]
         return np.stack([mean for mean, _ in made]), np.stack([peak for _, peak in made])
-
-    @property
-    def bytes(self) -> int:
-        return self.pyramid.bytes
 
 
 def drawn_values(drawn: Drawing, columns: TableColumns) -> tuple[Array, Array]:

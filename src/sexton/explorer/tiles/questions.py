@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from sexton.detect.registry import detector_of
@@ -188,10 +189,8 @@ class Questions:
 
     def seen(self, start: float, end: float, who: Who = EVERYONE, stop: Stop | None = None) -> Seen:
         """The same, with what there is to know of it."""
-        key, span = ("flame", who, start, end), (start, end)
-        found: Seen = self._flames.answer(
-            self.recording, key, lambda: self._run("flame", (span, who), stop), stop
-        )
+        key = ("flame", who, start, end)
+        found: Seen = self._answer(self._flames, key, ((start, end), who), stop)
         return found
 
     def glimpse(self, start: float, end: float, who: Who = EVERYONE) -> Seen:
@@ -205,10 +204,8 @@ class Questions:
         self, start: float, end: float, who: Who = EVERYONE, stop: Stop | None = None
     ) -> Ordered:
         """What ran from `start` to before `end`, in the order of time."""
-        key, span = ("ordered", who, start, end), (start, end)
-        found: Ordered = self._flames.answer(
-            self.recording, key, lambda: self._run("ordered", (span, who), stop), stop
-        )
+        key = ("ordered", who, start, end)
+        found: Ordered = self._answer(self._flames, key, ((start, end), who), stop)
         return found
 
     def difference(
@@ -216,28 +213,20 @@ class Questions:
     ) -> FlameDifference:
         """What ran in a span against a baseline, with which changes are more than chance."""
         key = ("difference", who, *span, *baseline, max(span[1], baseline[1]))
-        found: FlameDifference = self._flames.answer(
-            self.recording, key, lambda: self._run("difference", (span, baseline, who), stop), stop
-        )
+        found: FlameDifference = self._answer(self._flames, key, (span, baseline, who), stop)
         return found
 
     def diagnosis(self, start: float, end: float, stop: Stop | None = None) -> Diagnosis:
         """As `sexton diagnose --from` judges that span; `StoreError` where nothing is there."""
         key = ("diagnosis", start, end)
-        found: Diagnosis = self._stories.answer(
-            self.recording, key, lambda: self._run("diagnosis", (start, end), stop), stop
-        )
+        found: Diagnosis = self._answer(self._stories, key, (start, end), stop)
         return found
 
     def why(self, what: str | float, span: Window | None = None, stop: Stop | None = None) -> Why:
         """The answer of `sexton why`, for a name (in a span or all of it) or for a moment."""
         end = span[1] if span else what + AROUND_S if isinstance(what, float) else None
-        found: Why = self._stories.answer(
-            self.recording,
-            ("why", what, span, end),
-            lambda: self._run("why", (what, span), stop),
-            stop,
-        )
+        key = ("why", what, span, end)
+        found: Why = self._answer(self._stories, key, (what, span), stop)
         return found
 
     def finding_marks(self, diagnosis: Diagnosis) -> list[Marked]:
@@ -262,6 +251,13 @@ class Questions:
         """Read what was recorded since the last query."""
         self._followed.refresh()
         self._samples.follow(self.recording)
+
+    def _answer(
+        self, known: AnswerCache, key: Key, arguments: tuple[Any, ...], stop: Stop | None
+    ) -> Any:
+        """The answer to the query that `key` begins with; run unless it is known."""
+        run = partial(self._run, key[0], arguments, stop)
+        return known.answer(self.recording, key, run, stop)
 
     def _run(self, name: str, arguments: tuple[Any, ...], stop: Stop | None) -> Any:
         processes = self._processes

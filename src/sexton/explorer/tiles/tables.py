@@ -17,7 +17,6 @@ from sexton.explorer.tiles.build import Taken
 from sexton.explorer.tiles.pyramid import Array, Ints
 from sexton.model.aligned import F64
 from sexton.model.lane import COLUMNS, MOST_TILES, TOP
-from sexton.model.text import printable
 from sexton.replay.span import Span, unbroken
 from sexton.replay.window import RecordedWindow
 from sexton.store.recording import Recording
@@ -135,8 +134,3 @@ def number(value: float) -> str:
     if value == 0 or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
-
-
-def names(things: Sequence[object]) -> tuple[str, ...]:
-    """As a page may show them."""
-    return tuple(printable(str(thing)) for thing in things)

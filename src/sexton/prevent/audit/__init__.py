@@ -1,7 +1,6 @@
 """Finds units that run, or will run, although nothing needs them.
 
-`enabled_units` reads a tree's unit files; `audit` judges a live node or an image by them and by the
-evidence (docs/audit.md).
+`audit` judges a live node or an image by its unit files and by the evidence (docs/audit.md).
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sexton.host.host import Host
-from sexton.host.reader import Files
 from sexton.model.audit import Audit, EnabledUnit, KubeletProblem
 from sexton.model.window import Window
 
@@ -19,14 +17,6 @@ if TYPE_CHECKING:
     from sexton.cure.protected import Rule
     from sexton.prevent.audit.evidence import Evidence
     from sexton.sources.registry import Source
-
-
-def enabled_units(files: Files) -> list[EnabledUnit]:
-    """Every unit that starts at boot or on demand, from the tree's files; nothing is executed."""
-    from sexton.prevent.audit.enabled import Enabled
-    from sexton.prevent.audit.unit_files import UnitTree
-
-    return Enabled(UnitTree(files)).units
 
 
 def wanted_sources() -> tuple[Source, ...]:

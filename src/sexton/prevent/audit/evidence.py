@@ -23,7 +23,7 @@ from sexton.model.unit import ServiceManager, Timer, Unit
 from sexton.model.window import Window
 from sexton.series.restarts import RestartCount, restarts
 from sexton.series.steps import span
-from sexton.sources.services import Relations, last_logged, relations
+from sexton.sources.services import last_logged, relations
 from sexton.sources.sock_diag import ESTABLISHED, LISTEN, Sockets, read_sockets
 
 #: Kind of workload, and which part of a cgroup path is one; the first match wins. Container
@@ -74,7 +74,7 @@ class Evidence:
     manager: str | None = None
     units: Mapping[str, Unit] | None = None
     timers: Mapping[str, Timer] = field(default_factory=dict)
-    dependants: Mapping[str, Relations] | None = None
+    dependants: Mapping[str, tuple[str, ...]] | None = None
     connections: Mapping[str, Connections] | None = None
     usage: Mapping[str, Usage] | None = None
     last_logged: Mapping[str, float] | None = None

@@ -8,9 +8,10 @@ checked, none of it holds, and a condition for *unneeded* does. Everything else 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from shlex import quote
 from typing import NamedTuple
 
@@ -131,15 +132,13 @@ class Judge:
         """Users of the unit: running units that require it, and connected clients."""
         seen = self.context.seen
         found = []
-        dependants = (seen.dependants or {}).get(name)
-        if dependants is not None:
-            running = [
-                dependant
-                for dependant in dependants.strong
-                if not dependant.endswith((".target", ".slice")) and seen.active(dependant)
-            ]
-            if running:
-                found.append(Reason("running units require it", ", ".join(running[:3]), "D-Bus"))
+        running = [
+            dependant
+            for dependant in (seen.dependants or {}).get(name, ())
+            if not dependant.endswith((".target", ".slice")) and seen.active(dependant)
+        ]
+        if running:
+            found.append(Reason("running units require it", ", ".join(running[:3]), "D-Bus"))
         peers = (seen.connections or {}).get(name)
         if peers is not None and peers.clients:
             found.append(Reason("connected clients", _some(peers.clients), "sock_diag"))
@@ -225,14 +224,6 @@ def _workload(condition: Condition, context: Context, _: str) -> Answer:
     return Answer(False, Reason(condition.why, "none", "cgroups of processes"))
 
 
-def _clients(condition: Condition, context: Context, unit: str) -> Answer:
-    return _peers(condition, context, unit, "clients")
-
-
-def _connections(condition: Condition, context: Context, unit: str) -> Answer:
-    return _peers(condition, context, unit, "servers")
-
-
 def _peers(condition: Condition, context: Context, unit: str, what: str) -> Answer:
     if context.seen.connections is None:
         return Answer(None, Reason(condition.why, "sockets could not be read", "sock_diag"))
@@ -310,10 +301,10 @@ def _some(names: tuple[str, ...], most: int = 3) -> str:
     return ", ".join(names[:most]) + more
 
 
-_CHECKS = {
+_CHECKS: dict[str, Callable[[Condition, Context, str], Answer]] = {
     "workload": _workload,
-    "clients": _clients,
-    "connections": _connections,
+    "clients": partial(_peers, what="clients"),
+    "connections": partial(_peers, what="servers"),
     "file": _file,
     "holds": _holds,
     "lacking": _lacking,

@@ -18,7 +18,8 @@ _MAGIC_BYTES = 512
 
 
 class Image(Closing):
-    """An opened image; use as a context manager. `kind` and `notes` are for display.
+    """An opened image: a directory, a tar, a raw disk image or a block device; `StoreError` says
+    why not. Use as a context manager. `kind` and `notes` are for display.
 
     `unread` grows while it is read: what is damaged or missing, a line each. It may hide anything,
     so nothing that was not found in such an image is known to be absent.
@@ -83,8 +84,3 @@ class Image(Closing):
 
 def _reason(error: OSError | ValueError) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-
-
-def open_image(path: str) -> Image:
-    """A directory, a tar, a raw disk image or a block device; `StoreError` says why not."""
-    return Image(path)

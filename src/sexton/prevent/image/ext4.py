@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed, StoreError
 from sexton.host.reader import DEFAULT_LIMIT, FileStatus
 from sexton.model.text import printable
-from sexton.prevent.image.ext4_checksums import Checksums
+from sexton.prevent.image.ext4_checksums import Checksums, u32
 from sexton.prevent.image.ext4_layout import (
     DIRECTORY,
     ENCRYPTED_FILE,
@@ -41,7 +41,6 @@ from sexton.prevent.image.ext4_layout import (
     directory_entries,
     extent_node,
     inode_table,
-    u32,
 )
 
 _MOST_UNREAD = 20

@@ -40,7 +40,7 @@ def crc32c(data: bytes, crc: int = _ALL) -> int:
 
 
 def super_block_is_whole(raw: bytes) -> bool:
-    return crc32c(raw[:_SUPER_AT]) == _u32(raw, _SUPER_AT)
+    return crc32c(raw[:_SUPER_AT]) == u32(raw, _SUPER_AT)
 
 
 class Checksums:
@@ -53,30 +53,30 @@ class Checksums:
         """Is a group descriptor whole?"""
         crc = crc32c(struct.pack("<I", number), self._seed)
         crc = crc32c(raw[:_GROUP_AT] + bytes(2) + raw[_GROUP_AT + 2 :], crc)
-        return crc & 0xFFFF == _u16(raw, _GROUP_AT)
+        return crc & 0xFFFF == u16(raw, _GROUP_AT)
 
     def of_inode(self, number: int, generation: int) -> int:
         """The seed for what belongs to an inode."""
         return crc32c(struct.pack("<II", number, generation), self._seed)
 
     def inode(self, seed: int, raw: bytes) -> bool:
-        wide = len(raw) > 128 and 128 + _u16(raw, 128) >= _HIGH_AT + 2
+        wide = len(raw) > 128 and 128 + u16(raw, 128) >= _HIGH_AT + 2
         kept = bytearray(raw)
         kept[_LOW_AT : _LOW_AT + 2] = bytes(2)
-        said = _u16(raw, _LOW_AT)
+        said = u16(raw, _LOW_AT)
         if wide:
             kept[_HIGH_AT : _HIGH_AT + 2] = bytes(2)
-            said |= _u16(raw, _HIGH_AT) << 16
+            said |= u16(raw, _HIGH_AT) << 16
         return crc32c(bytes(kept), seed) & (_ALL if wide else 0xFFFF) == said
 
     def extents(self, seed: int, raw: bytes) -> bool:
         """Is a block of an extent tree whole? The checksum follows its last possible entry."""
-        at = 12 * (1 + _u16(raw, 4))
-        return at + 4 <= len(raw) and crc32c(raw[:at], seed) == _u32(raw, at)
+        at = 12 * (1 + u16(raw, 4))
+        return at + 4 <= len(raw) and crc32c(raw[:at], seed) == u32(raw, at)
 
     def directory(self, seed: int, raw: bytes, indexed: bool, number: int) -> bool:
         """Is a block of a directory whole? `number` is its place in the directory."""
-        first = _u16(raw, 4)
+        first = u16(raw, 4)
         if indexed and (number == 0 or first in (len(raw), 0)):
             return self._index(seed, raw, 32 if number == 0 else 8)
         at = len(raw) - _DIRECTORY_TAIL
@@ -92,12 +92,12 @@ class Checksums:
             return False
         crc = crc32c(raw[: at + 8 * count], seed)
         crc = crc32c(raw[tail : tail + 4] + bytes(4), crc)
-        return crc == _u32(raw, tail + 4)
+        return crc == u32(raw, tail + 4)
 
 
-def _u16(raw: bytes, at: int) -> int:
+def u16(raw: bytes, at: int) -> int:
     return int(struct.unpack_from("<H", raw, at)[0])
 
 
-def _u32(raw: bytes, at: int) -> int:
+def u32(raw: bytes, at: int) -> int:
     return int(struct.unpack_from("<I", raw, at)[0])

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sexton.errors import StoreError
-from sexton.prevent.image.ext4_checksums import crc32c, super_block_is_whole
+from sexton.prevent.image.ext4_checksums import crc32c, super_block_is_whole, u16, u32
 
 MAGIC = 0xEF53
 SUPER_AT = 1024
@@ -64,7 +64,6 @@ class SuperBlock(NamedTuple):
     features: int
     clean: bool
     has_errors: bool
-    label: str
     checksum_seed: int | None
 
     @classmethod
@@ -91,7 +90,6 @@ class SuperBlock(NamedTuple):
             features=features,
             clean=not features & RECOVER,
             has_errors=bool(u16(raw, 58) & _HAS_ERRORS),
-            label=raw[120:136].rstrip(b"\0").decode("utf-8", "surrogateescape"),
             checksum_seed=seed,
         )
         found.check()
@@ -258,11 +256,3 @@ def _swallowed(raw: bytes, at: int, end: int) -> Iterator[Entry]:
 def block_numbers(raw: bytes) -> tuple[int, ...]:
     """The block numbers in an indirect block (ext2 and ext3), or the 15 in an inode."""
     return struct.unpack_from(f"<{len(raw) // 4}I", raw)
-
-
-def u16(raw: bytes, at: int) -> int:
-    return int(struct.unpack_from("<H", raw, at)[0])
-
-
-def u32(raw: bytes, at: int) -> int:
-    return int(struct.unpack_from("<I", raw, at)[0])

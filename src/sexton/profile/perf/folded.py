@@ -13,7 +13,7 @@ task.
 
 >>> from io import BytesIO
 >>> named = read(BytesIO(b"java;start_thread;vfs_read_[k] 7\n"), "java.folded")
->>> named.tasks, named.names, named.stack_frame.tolist(), named.weight.tolist()
+>>> named.tasks, named.names, named.stacks.frame.tolist(), named.weight.tolist()
 (('java',), ('start_thread', 'vfs_read'), [1, 0], [7])
 """
 
@@ -148,9 +148,7 @@ class _Reader:
             cgroups=(),
             events=(Event("samples"),),
             tasks=tuple(self._tasks),
-            stack_task=stacks.task,
-            stack_start=stacks.start,
-            stack_frame=stacks.frame,
+            stacks=stacks,
             names=names,
             modules=modules,
             kinds=kinds,

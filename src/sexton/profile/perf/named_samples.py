@@ -41,12 +41,20 @@ _KERNEL_SUFFIXES = (".ko", ".ko.gz", ".ko.xz", ".ko.zst")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Stacks:
+    """A stack `s` is a task and the frames `frame[start[s]:start[s + 1]]`, innermost first."""
+
+    task: I32
+    start: I64
+    frame: I32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class NamedSamples:
     """One row per sample (or per counted stack), in file order, not sorted by time.
 
-    `thread` is an index into `threads`, `stack` into the stacks; a stack is a task (the name of its
-    thread, in `tasks`) and the frames `stack_frame[stack_start[s]:stack_start[s + 1]]`, innermost
-    first. `cpu` and `cgroup` are -1 if unknown. `weight` is as in `Profile`.
+    `thread` is an index into `threads`, `stack` into `stacks`, whose tasks (names of threads) are
+    in `tasks`. `cpu` and `cgroup` are -1 if unknown. `weight` is as in `Profile`.
     """
 
     time_ns: I64
@@ -60,9 +68,7 @@ class NamedSamples:
     cgroups: tuple[str, ...]
     events: tuple[Event, ...]
     tasks: tuple[str, ...]
-    stack_task: I32
-    stack_start: I64
-    stack_frame: I32
+    stacks: Stacks
     names: tuple[str, ...]
     modules: tuple[str, ...]
     kinds: U8
@@ -150,15 +156,6 @@ class StackTable:
         return row.astype(np.int32).reshape(-1), Stacks(tasks, start, frames)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Stacks:
-    """Stacks in the layout of `NamedSamples`."""
-
-    task: I32
-    start: I64
-    frame: I32
-
-
 _NO_I32: I32 = np.zeros(0, np.int32)
 
 
@@ -209,9 +206,9 @@ def profile_of(named: NamedSamples) -> Profile:
         ),
     )
     tree, leaf = grow(
-        _shifted(named.stack_task, 1),
-        named.stack_start,
-        _shifted(named.stack_frame, 1 + tasks),
+        _shifted(named.stacks.task, 1),
+        named.stacks.start,
+        _shifted(named.stacks.frame, 1 + tasks),
         table,
     )
     node = leaf[named.stack]

@@ -51,20 +51,6 @@ class Maps:
     def __len__(self) -> int:
         return len(self.start)
 
-    def find(self, addresses: U64) -> I32:
-        """The row of each address, -1 if not mapped.
-
-        >>> u64 = lambda *numbers: np.array(numbers, np.uint64)
-        >>> maps = Maps(u64(100, 200), u64(150, 300), u64(0, 0), np.array([0, 1], np.int32))
-        >>> maps.find(u64(99, 100, 149, 150, 299)).tolist()
-        [-1, 0, 0, -1, 1]
-        """
-        if not len(self):
-            return np.full(len(addresses), -1, np.int32)
-        row = np.searchsorted(self.start, addresses, side="right") - 1
-        missed = (row < 0) | (addresses >= self.end[np.maximum(row, 0)])
-        return np.where(missed, -1, row).astype(np.int32)
-
 
 def no_maps() -> Maps:
     """No maps."""

@@ -44,10 +44,6 @@ class Placed(NamedTuple):
     end_ns: int
 
 
-def search_of(opened: HeatSource, outliers: Outliers, options: SpikeOptions) -> Search:
-    return Search(opened, outliers, options, widened(outliers.loud))
-
-
 def widened(loud: Bools) -> Bools:
     """Add one second on both sides: a spike rarely starts on the second."""
     wider = loud.copy()

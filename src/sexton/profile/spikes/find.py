@@ -13,7 +13,7 @@ from sexton.profile.heat import heat_of, within
 from sexton.profile.significance import t_tail
 from sexton.profile.spikes.aligned import aligned
 from sexton.profile.spikes.baseline import LEAST_SECONDS, Scored
-from sexton.profile.spikes.describe import Search, describe, search_of, widened
+from sexton.profile.spikes.describe import Search, describe, widened
 from sexton.profile.spikes.grid import Grid, NoData, grid_of
 from sexton.profile.spikes.runs import Outliers, Run, find_outliers
 from sexton.profile.spikes.spike import (
@@ -32,13 +32,15 @@ _OVERLAP = 0.5
 def find(opened: HeatSource, options: SpikeOptions) -> Spikes:
     """The spikes of a profile, the strongest first, recurring bursts, and problems."""
     try:
-        grid = grid_of(_heats(opened, options), options.cpus, _hertz(opened, options.event))
+        # The rate of one event among several is known only from its samples.
+        hertz = opened.hertz if options.event is None else None
+        grid = grid_of(_heats(opened, options), options.cpus, hertz)
     except NoData as reason:
         return Spikes((), 0, 0, 0, options.fdr, [f"no data: {reason}"])
     if options.at is not None:
         return aligned(opened, grid, options)
     outliers = find_outliers(grid, options.fdr)
-    search = search_of(opened, outliers, options)
+    search = Search(opened, outliers, options, widened(outliers.loud))
     spikes: list[Spike] = []
     left = list(outliers.rare)
     while left and len(spikes) < options.most:
@@ -65,11 +67,6 @@ def _heats(opened: HeatSource, options: SpikeOptions) -> Iterator[Heat]:
         within(heat_of(profile, options.event), options.start_ns, options.end_ns)
         for profile in opened.profiles(options.start_ns, options.end_ns)
     )
-
-
-def _hertz(opened: HeatSource, event: str | None) -> int | None:
-    # The rate of one event among several is known only from its samples.
-    return opened.hertz if event is None else None
 
 
 def _at_once(runs: list[Run]) -> tuple[list[Run], list[Run]]:

@@ -131,13 +131,6 @@ class Elf:
         except (lzma.LZMAError, SourceMalformed):
             return None
 
-    def offset_of(self, address: int) -> int | None:
-        """The file offset of an address."""
-        for segment in self.segments:
-            if segment.address <= address < segment.address + segment.memory:
-                return address - segment.address + segment.offset
-        return None
-
     def _bounded(self, offset: int, size: int) -> bytes:
         if offset >= self.image.size:
             return b""

@@ -8,12 +8,7 @@ from sexton.cure.apply import Applied
 from sexton.cure.journal import Run
 from sexton.cure.rollback import RolledBack
 from sexton.cure.verify import Verified, heading
-from sexton.model.plan import Plan, as_json
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """As written to a file and read by apply."""
-    return as_json(plan)
+from sexton.model.plan import Plan
 
 
 def applied_json(plan: Plan, applied: Applied) -> dict[str, Any]:

@@ -34,6 +34,13 @@ def block(text: str, width: int, indent: str, first: str | None = None) -> Itera
     yield from (line.replace("\u00a0", " ") for line in lines or [lead.rstrip()])
 
 
+def cut(text: str, width: int) -> str:
+    """`text` in at most `width` columns, without its end."""
+    if width <= 0:
+        return ""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
 def typed(command: str) -> str:
     """A command on its own line, never wrapped, so that it can be copied."""
     return " " * (LABEL + 4) + shorten(command, 300)

@@ -12,7 +12,7 @@ from sexton.cure.verify import Met, Verified, heading
 from sexton.model.plan import Condition, Criterion, Plan, Step
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
-from sexton.reports.text.blocks import block, labelled, typed
+from sexton.reports.text.blocks import block, cut, labelled, typed
 
 SHOWN_HASH = 16
 _STATES = {ROLLED_BACK: "rolled back", COMPLETE: "applied", RUNNING: "INTERRUPTED"}
@@ -268,9 +268,9 @@ def verify_text(found: Verified, width: int, colour: bool = False) -> str:
         min(max(len(row[at]) for row in rows), most) for at, most in enumerate((34, 16, 16, 8))
     ]
     for number, row in enumerate(rows):
-        cells = f" {_cut(row[0], widths[0]):<{widths[0]}}  {row[1]:>{widths[1]}}"
+        cells = f" {cut(row[0], widths[0]):<{widths[0]}}  {row[1]:>{widths[1]}}"
         cells += f"  {row[2]:>{widths[2]}}  {row[3]:<{widths[3]}}  "
-        lines.append((cells + _cut(row[4], max(width - len(cells), 0))).rstrip())
+        lines.append((cells + cut(row[4], max(width - len(cells), 0))).rstrip())
         note = found.results[number - 1].note if number else ""
         if note:
             lines += block(note, width, "     ", first="   └ ")
@@ -303,9 +303,3 @@ def _zombies(found: Verified) -> str:
     if now <= before:
         return f"{before:,} before the apply, {now:,} now: {before - now:,} gone, {now:,} remain"
     return f"{before:,} before the apply, {now:,} now: {now - before:,} more"
-
-
-def _cut(text: str, width: int) -> str:
-    if width <= 0:
-        return ""
-    return text if len(text) <= width else text[: width - 1] + "…"

@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from sexton.host.host import open_host
 from sexton.model.text import count, printable, seconds, shorten, size
-from sexton.record.budget import memory_limit
-from sexton.record.preflight import (
-    EXPECTED_RSS,
-    KernelUse,
-    Parts,
-    Planned,
-    Preflight,
-    Program,
-    Right,
-    Wanted,
-    preflight,
-)
-from sexton.store.retention import Limits
+from sexton.record.preflight import EXPECTED_RSS, KernelUse, Planned, Preflight, Program, Right
 
 SCHEMA = "sexton.preflight/1"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _EVERY = "{:>6}{:>10}{:>11}"
-
-
-def run_preflight(args: argparse.Namespace, colour: bool) -> int:
-    """What ``sexton record --preflight`` does: exit 0 if the recorder can start, else 2."""
-    parts = Parts(
-        probe=not args.no_probe, trace=not args.no_trace, ring=not args.no_ring, stacks=args.stacks
-    )
-    limits = Limits(args.retain, args.size)
-    memory = memory_limit(args.stacks)
-    wanted = Wanted(Path(args.directory), limits, parts, args.cpu, memory, args.ship or "")
-    found = preflight(open_host(), wanted)
-    if args.json:
-        json.dump(preflight_json(found), sys.stdout, indent=2)
-        sys.stdout.write("\n")
-    else:
-        width = shutil.get_terminal_size((88, 24)).columns
-        sys.stdout.write(preflight_text(found, width, colour=colour))
-    return 2 if found.problem else 0
 
 
 def preflight_text(found: Preflight, width: int = 88, colour: bool = False) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import NamedTuple
 
-from sexton.model.profile import Clock, Facts
+from sexton.model.profile import Facts
 from sexton.model.text import count, printable, seconds, shorten
 
 _MOST_PROBLEMS = 4
@@ -52,11 +52,6 @@ class Times(NamedTuple):
     @property
     def has_wall(self) -> bool:
         return self.wall_s(self.start_ns) is not None
-
-
-def times_of(clock: Clock, start_ns: int) -> Times:
-    """For a capture with one clock throughout."""
-    return Times(start_ns, clock.wall_s)
 
 
 @dataclass(frozen=True, slots=True)

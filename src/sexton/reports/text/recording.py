@@ -11,6 +11,7 @@ from sexton.model.recorder import Alarm, Mark
 from sexton.model.row import fields_of
 from sexton.model.text import count, printable, seconds, size
 from sexton.replay.span import moment
+from sexton.reports.text.blocks import cut
 from sexton.reports.text.settings import recorded_config
 from sexton.store.summary import ConfigSum, ProfileSum, SourceSum, Summary, TableSum, TimedRow
 from sexton.store.verify import TORN, Trouble, Verified
@@ -38,11 +39,7 @@ def info_text(found: Summary, width: int = 88, colour: bool = False) -> str:
         shown = list(part)
         if shown:
             lines += ["", f" {_BOLD}{title}{_PLAIN}" if colour else f" {title}", *shown]
-    return "\n".join(_cut(line, width + 8 * ("\x1b" in line)) for line in lines) + "\n"
-
-
-def _cut(line: str, width: int) -> str:
-    return line if len(line) <= width else f"{line[: width - 1]}…"
+    return "\n".join(cut(line, width + 8 * ("\x1b" in line)) for line in lines) + "\n"
 
 
 def _head(found: Summary) -> Iterator[str]:

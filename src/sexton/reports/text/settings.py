@@ -1,15 +1,21 @@
-"""The configuration as text: one line under a verdict, and what `sexton config` prints."""
+"""The configuration: one line under a verdict, and what `sexton config` prints, as text and JSON.
+
+What a verdict's JSON has of it is `Settings.document`.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from sexton.detect.registry import all_detectors, key_of
 from sexton.model.finding import Finding, Verdict
 from sexton.model.settings import Changed, Settings, Silence
 from sexton.model.text import count, printable
 from sexton.reports.text.blocks import labelled
+
+SCHEMA = "sexton.config/1"
 
 
 def config_line(settings: Settings, width: int, replayed: bool = False) -> Iterator[str]:
@@ -65,6 +71,38 @@ def config_text(settings: Settings, width: int, whole: bool = False) -> str:
             f" {total} thresholds of {len(all_detectors())} detectors: sexton config --all"
         )
     return "\n".join(lines) + "\n"
+
+
+def config_json(settings: Settings) -> dict[str, Any]:
+    """`sexton.config/1`: everything in force; must be called while `settings` are applied."""
+    changed = {(name, one.name) for one in settings.thresholds for name in one.detectors}
+    return {
+        "schema": SCHEMA,
+        "path": printable(settings.path) or None,
+        "detectors": [
+            {
+                "id": check.id,
+                "off": check.id in settings.off,
+                "thresholds": [
+                    {
+                        "name": key_of(limit),
+                        "value": limit.value,
+                        "default": limit.default,
+                        "unit": limit.unit,
+                        "from": printable(settings.path)
+                        if (check.id, key_of(limit)) in changed
+                        else "default",
+                    }
+                    for limit in check.thresholds
+                ],
+            }
+            for check in all_detectors()
+        ],
+        "silences": [silence._asdict() for silence in settings.silences],
+        "expired": [silence._asdict() for silence in settings.expired],
+        "patterns": list(settings.patterns),
+        "patterns_from": printable(settings.patterns_from) or None,
+    }
 
 
 def _place(settings: Settings) -> str:

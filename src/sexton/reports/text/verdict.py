@@ -19,8 +19,7 @@ from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Evidence, Finding, Verdict
 from sexton.model.node import Node
 from sexton.model.text import count, printable, seconds, shorten
-from sexton.model.window import SourceState
-from sexton.reports.text.blocks import block, labelled, typed
+from sexton.reports.text.blocks import block, cut, labelled, typed
 from sexton.reports.text.narrative import (
     chain_title,
     coincidences,
@@ -206,15 +205,9 @@ def _table(title: str, rows: list[_Cells], width: int) -> Iterator[str]:
     if width < _WIDE_ENOUGH:  # a narrow terminal: the numbers matter more than where they stand
         label, proof = width - normal - here - 4, 0
     for row in every:
-        cells = f" {_cut(row[0], label):<{label}} {_cut(row[1], normal):>{normal}}"
-        cells += f" {_cut(row[2], here):>{here}}  "
-        yield (cells + _cut(row[3], proof)).rstrip()
-
-
-def _cut(text: str, width: int) -> str:
-    if width <= 0:
-        return ""
-    return text if len(text) <= width else text[: width - 1] + "…"
+        cells = f" {cut(row[0], label):<{label}} {cut(row[1], normal):>{normal}}"
+        cells += f" {cut(row[2], here):>{here}}  "
+        yield (cells + cut(row[3], proof)).rstrip()
 
 
 def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
@@ -231,7 +224,7 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         yield from labelled(label, [_some(clean, width - _FACT - 2)], width, _FACT)
     room = width - _FACT - 2
     yield from labelled(
-        "noted", [_cut(sentence, room) for sentence in _noted(diagnosis)[:2]], width, _FACT
+        "noted", [cut(sentence, room) for sentence in _noted(diagnosis)[:2]], width, _FACT
     )
     yield from labelled("silenced", silenced_lines(diagnosis.findings), width, _FACT)
     off = diagnosis.settings.off
@@ -316,7 +309,9 @@ def _not_seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     unsaid = sum(map(len, lacking.values())) - _MOST_LINES
     if unsaid > 0:
         yield from labelled("", [f"and {unsaid} more: sexton sources"], width)
-    skipped = [_skip(state) for state in diagnosis.sources if state.state == "skipped"]
+    skipped = [
+        f"{state.path}: {state.detail}" for state in diagnosis.sources if state.state == "skipped"
+    ]
     yield from labelled("SKIPPED", dict.fromkeys(skipped), width)
 
 
@@ -355,10 +350,6 @@ def _commented(command: str, comments: list[str]) -> str:
             ["on the node itself"] if any("on the node" in comment for comment in comments) else []
         )
     return f"{command}  # {comments[0]}" if comments and comments[0] else command
-
-
-def _skip(state: SourceState) -> str:
-    return f"{state.path}: {state.detail}"
 
 
 def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:

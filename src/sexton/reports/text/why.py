@@ -15,7 +15,7 @@ from sexton.model.chain import Chain, Contest, Link
 from sexton.model.diagnosis import Exit
 from sexton.model.finding import Finding, Verdict
 from sexton.model.text import count, printable, seconds, shorten
-from sexton.model.why import Moment, Why
+from sexton.model.why import Moment, Why, is_open
 from sexton.reports.text.blocks import LABEL, block, labelled, typed
 from sexton.reports.text.narrative import chain_title, is_twin, new_links
 from sexton.reports.text.settings import config_line, silenced_lines
@@ -78,7 +78,7 @@ def _said(why: Why) -> str:
     here = why.diagnosis
     watched = seconds(max(here.end - here.start, 0.0))
     if why.exit is Exit.CANNOT_TELL:
-        lacking = [name for name in why.decisive if _is_unknown(known.get(name))]
+        lacking = [name for name in why.decisive if is_open(known.get(name))]
         said = [known[name].summary for name in lacking if name in known]
         because = f": {'; '.join(dict.fromkeys(said))}" if said else ""
         return f"Whether anything is wrong with {about} is unknown{because}."
@@ -144,10 +144,6 @@ def _length(finding: Finding) -> float:
 def _sure(links: Sequence[Link]) -> str:
     """As sure as the weakest of them."""
     return Chain(tuple(links)).strength.value
-
-
-def _is_unknown(finding: Finding | None) -> bool:
-    return finding is None or finding.verdict is Verdict.UNKNOWN
 
 
 def _sentence(finding: Finding) -> str:

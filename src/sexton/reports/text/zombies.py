@@ -26,7 +26,7 @@ from sexton.detect.registry import missing, reason
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupResidual, OfflineMemcg
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window
-from sexton.reports.text.blocks import grant_for
+from sexton.reports.text.blocks import cut, grant_for
 
 SCHEMA = "sexton.zombies/1"
 _MOST_OWNERS = 10
@@ -223,7 +223,7 @@ def _owner_table(found: Tally, width: int) -> Iterator[str]:
         number = "?" if owner.dying is None else f"{owner.dying:,}"
         held = "?" if owner.bytes is None else size(owner.bytes)
         name = shorten(printable(owner.shown), room)
-        by = _cut(_in_short(owner.method), max(width - room - 36, 12))
+        by = cut(_in_short(owner.method), max(width - room - 36, 12))
         yield f" {name:{room}}  {number:>8}  {held:>9}  {owner.strength.value:8}  {by}"
     hidden = found.owners[_MOST_OWNERS:]
     if hidden:
@@ -247,10 +247,6 @@ def _in_short(method: str) -> str:
     return " + ".join(words)
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
 def _more(found: Tally, window: Window, width: int) -> Iterator[str]:
     """How to find the remaining owners."""
     census = found.census
@@ -271,7 +267,7 @@ def _more(found: Tally, window: Window, width: int) -> Iterator[str]:
             if ONLY_ON_NODE in lacking.what:
                 yield f" {gain:9}  {ONLY_ON_NODE}"
                 continue
-            yield f" {gain:9}  {_cut(lacking.what, width - 12)}"
+            yield f" {gain:9}  {cut(lacking.what, width - 12)}"
             if lacking.grant:  # never cut: it will be copied
                 yield f" {'':9}  → {grant_for(lacking.grant, 'zombies')}"
     if window.batches(CgroupEvent) is not None:

@@ -146,10 +146,6 @@ class Assembly:
         self._labels[name] = len(self._code)
         return self
 
-    def raw(self, opcode: int, registers: tuple[int, int], offset: int, value: int) -> Assembly:
-        """Any other instruction: opcode, (target, origin), offset, immediate."""
-        return self._put(_Instruction(opcode, *registers, offset, value))
-
     def encode(self) -> bytes:
         """The program as the kernel takes it."""
         return b"".join(
@@ -283,15 +279,6 @@ def _count_in_bucket(code: Assembly) -> None:
     code.if_above(R2, BUCKETS - 1, "out")  # cannot happen; the verifier needs the check
     code.label("bucket").left(R2, 3).add(R6, Operand(R2))
     code.load(R1, R6, _BUCKETS).add(R1, 1).store(R6, _BUCKETS, Operand(R1))
-
-
-def bucket(wait_us: int) -> int:
-    """The same in Python: which bucket a wait falls into.
-
-    >>> bucket(0), bucket(1), bucket(1_000_000), bucket(5_000_000), bucket(1 << 60)
-    (0, 1, 20, 23, 25)
-    """
-    return min(wait_us.bit_length(), BUCKETS - 1)
 
 
 def read_tally(content: bytes, place: int, vector: int) -> Tally | None:

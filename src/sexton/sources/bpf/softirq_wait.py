@@ -75,7 +75,6 @@ POSSIBLE = "/sys/devices/system/cpu/possible"
 ONLINE = "/sys/devices/system/cpu/online"
 #: Key of the time until which the recorder wants full detail, in monotonic seconds.
 ALARM = "alarm_until"
-ALARM_S = 60.0
 #: Readings closer together than this are too short to measure the cost.
 SHORTEST_SAMPLE_S = 0.5
 
@@ -190,11 +189,6 @@ class SoftirqWaits:
         self._spent_ns = 0.0
         self._read_s = 0.0
         self._probe = Probe(len(self._cpus))
-
-    def trigger(self) -> None:
-        """Run for the next minute, whatever it costs."""
-        until = time.monotonic() + ALARM_S
-        self._host.memo[ALARM] = max(self._host.memo.get(ALARM, 0.0), until)
 
     def collect(self) -> Iterable[Row]:
         online = possible(text(self._host.files, ONLINE), ONLINE)

@@ -42,7 +42,7 @@ _NUMBERS = {
 }
 _LOG_BYTES = 1 << 16
 #: Size of `struct bpf_prog_info` through `run_cnt`, and the offsets of its fields.
-_INFO_BYTES, _NAME_AT, _RUN_AT = 208, 64, 192
+_INFO_BYTES, _RUN_AT = 208, 192
 
 
 class Runs(NamedTuple):
@@ -177,12 +177,6 @@ def runs(program: int) -> Runs | None:
     if answer is None or len(answer) < _INFO_BYTES:
         return None
     return Runs(*struct.unpack_from("=QQ", answer, _RUN_AT))
-
-
-def program_name(program: int) -> str:
-    """The name a program was loaded under."""
-    answer = information(program) or b""
-    return answer[_NAME_AT : _NAME_AT + 16].partition(b"\0")[0].decode("ascii", "replace")
 
 
 def information(program: int) -> bytes | None:

@@ -44,7 +44,7 @@ from sexton.model.row import Row
 from sexton.model.text import count
 from sexton.sources.cgroupfs.layout import Layout, controller, read_layout
 from sexton.sources.cgroupfs.stat import parse
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 #: Rows of directories beyond this are not kept, to save memory.
 MOST_DIRECTORIES = 50_000
@@ -73,7 +73,7 @@ class _Counted(NamedTuple):
 
 
 @source("/proc/cgroups, /sys/fs/cgroup", rows=(CgroupCensus, CgroupDir), period_s=5.0, deadline_s=3)
-class Census:
+class Census(Reading):
     """One `CgroupCensus`, and a `CgroupDir` per live directory."""
 
     def __init__(self, host: Host) -> None:
@@ -87,9 +87,6 @@ class Census:
         yield census
         for path, inode, children in walked.kept:
             yield CgroupDir(path, inode, children)
-
-    def close(self) -> None:
-        pass
 
 
 def take(host: Host, layout: Layout) -> tuple[CgroupCensus, Walked]:

@@ -29,16 +29,16 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text, walk
-from sexton.model.cgroup import CgroupThrottle, Mount
+from sexton.model.cgroup import CgroupThrottle
 from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
 from sexton.sources.cgroupfs.stat import flat_keyed
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "cpu.stat"
 PATTERN = f"/sys/fs/cgroup/**/{PATH}"
@@ -62,7 +62,7 @@ def parse(content: str, path: str) -> CgroupThrottle | None:
 
 
 @source(PATTERN, rows=(CgroupThrottle,), period_s=5.0, deadline_s=2.0)
-class CpuStats:
+class CpuStats(Reading):
     """A row per cgroup that has run under a quota."""
 
     def __init__(self, host: Host) -> None:
@@ -74,11 +74,8 @@ class CpuStats:
         second = [mount for mount in mounts if mount.fstype == "cgroup2"]
         if not first and not second:
             raise SourceAbsent(PATTERN, "no hierarchy with a cpu controller is mounted")
-        top = _shortest(first or second)
+        top = min((mount.mount_point for mount in first or second), key=len)
         return self._rows(top, by_quota=not first and self._host.live)
-
-    def close(self) -> None:
-        pass
 
     def _rows(self, top: str, by_quota: bool) -> Iterator[CgroupThrottle]:
         for path, _, _ in islice(walk(self._host.files, top), MOST_READS):
@@ -90,7 +87,3 @@ class CpuStats:
                 continue
             if row is not None:
                 yield row
-
-
-def _shortest(mounts: Sequence[Mount]) -> str:
-    return min((mount.mount_point for mount in mounts), key=len)

@@ -37,7 +37,7 @@ from sexton.host.reader import text, walk
 from sexton.model.cgroup import CgroupCpu
 from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
 from sexton.sources.cgroupfs.stat import flat_keyed
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATTERN = "/sys/fs/cgroup/**/cpuacct.usage"
 DEEP = 4
@@ -60,7 +60,7 @@ def parse(content: str, path: str, pressure: str = "") -> CgroupCpu:
 
 
 @source(PATTERN, rows=(CgroupCpu,), period_s=5.0, deadline_s=3.0)
-class CpuUsage:
+class CpuUsage(Reading):
     """A row per cgroup of the upper levels."""
 
     def __init__(self, host: Host) -> None:
@@ -74,9 +74,6 @@ class CpuUsage:
             raise SourceAbsent(PATTERN, "no hierarchy that counts CPU time is mounted")
         top = min((mount.mount_point for mount in first or second), key=len)
         return self._rows(top, "cpuacct.usage" if first else "cpu.stat")
-
-    def close(self) -> None:
-        pass
 
     def _rows(self, top: str, name: str) -> Iterator[CgroupCpu]:
         until = time.thread_time() + MOST_S

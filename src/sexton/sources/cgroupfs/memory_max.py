@@ -44,7 +44,7 @@ from sexton.model.cgroup import CgroupMemory
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.layout import Layout, read_layout
 from sexton.sources.cgroupfs.stat import flat_keyed
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/sys/fs/cgroup/**/memory.max"
 MOST_READS = 2_000
@@ -96,7 +96,7 @@ def _number(content: str, path: str) -> int:
 # A thousand small files: once a minute is what the recorder's budget has room for, and the kernel
 # log tells of kills at once.
 @source(PATH, rows=(CgroupMemory,), period_s=60.0, deadline_s=2.0)
-class Limits:
+class Limits(Reading):
     """A row per cgroup with a limit of its own."""
 
     def __init__(self, host: Host) -> None:
@@ -115,9 +115,6 @@ class Limits:
         found = self._rows(layout.mount_point, islice(below, MOST_READS), names)
         fullest = sorted(found, key=lambda row: -row.used_bytes / max(row.limit_bytes, 1))
         return iter(fullest[:MOST_ROWS])
-
-    def close(self) -> None:
-        pass
 
     def _rows(
         self, top: str, paths: Iterator[str], names: tuple[str, ...]

@@ -44,7 +44,7 @@ from sexton.model.cgroup import CgroupResidual
 from sexton.sources.cgroupfs import census, stat
 from sexton.sources.cgroupfs.estimate import PAGE, estimates, number, pages_bytes
 from sexton.sources.cgroupfs.layout import HOST_VIEW, Layout, read_layout
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 FILE = "memory.stat"
 MOST_PARENTS = 2_000
@@ -87,7 +87,7 @@ def parse(content: str, path: str) -> Usage:
     deadline_s=4.0,
     grant=HOST_VIEW,
 )
-class Residuals:
+class Residuals(Reading):
     """A row per live cgroup whose dead children still have memory charged to them."""
 
     def __init__(self, host: Host) -> None:
@@ -108,9 +108,6 @@ class Residuals:
         if self._layout.version == 2:
             return self._second(self._layout.mount_point, families)
         return self._first(self._layout.mount_point, families, cheap=self._is_cheap(self._layout))
-
-    def close(self) -> None:
-        pass
 
     def _is_cheap(self, layout: Layout) -> bool:
         """Is one read, even at the root, certainly fast? False if unknown."""

@@ -39,7 +39,7 @@ from sexton.host.reader import text
 from sexton.model.cgroup import RootCgroupStat
 from sexton.sources.cgroupfs import stat
 from sexton.sources.cgroupfs.layout import Layout, read_layout
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/sys/fs/cgroup/cgroup.stat"
 ON_V1 = "memory is on cgroup v1, which has no cgroup.stat; /proc/cgroups is used instead"
@@ -52,7 +52,7 @@ def parse(content: str, path: str = PATH) -> RootCgroupStat:
 
 
 @source(PATH, rows=(RootCgroupStat,), period_s=1.0)
-class RootStat:
+class RootStat(Reading):
     """One row per reading; the first one locates the root."""
 
     def __init__(self, host: Host) -> None:
@@ -63,9 +63,6 @@ class RootStat:
         if self._path is None:
             self._path = _path(read_layout(self._host))
         return [parse(text(self._host.files, self._path), self._path)]
-
-    def close(self) -> None:
-        pass
 
 
 def _path(layout: Layout) -> str:

@@ -36,7 +36,7 @@ from sexton.host.host import Host
 from sexton.host.reader import text, walk
 from sexton.model.cgroup import CgroupStat
 from sexton.sources.cgroupfs.layout import Layout, read_layout
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "cgroup.stat"
 PATTERN = f"/sys/fs/cgroup/**/{PATH}"
@@ -69,7 +69,7 @@ def flat_keyed(content: str, wanted: Collection[str], path: str) -> dict[str, in
 
 
 @source(PATTERN, rows=(CgroupStat,), period_s=5.0, deadline_s=2.0)
-class Stats:
+class Stats(Reading):
     """A row for the root, its children, and every directory below with dying descendants."""
 
     def __init__(self, host: Host) -> None:
@@ -84,9 +84,6 @@ class Stats:
         if self._layout.mount_point is None:
             raise SourceAbsent(PATTERN, self._layout.reason or "no cgroup v2 here")
         return self._descend(self._layout.mount_point)
-
-    def close(self) -> None:
-        pass
 
     def _descend(self, top: str) -> Iterator[CgroupStat]:
         first = parse(text(self._host.files, f"{top}/{PATH}"), "/")

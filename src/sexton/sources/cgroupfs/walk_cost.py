@@ -34,7 +34,7 @@ from sexton.model.text import seconds
 from sexton.sources.cgroupfs.estimate import FILES, Estimate, estimates
 from sexton.sources.cgroupfs.layout import HOST_VIEW, read_layout
 from sexton.sources.cores import off_the_nic
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 #: The longest stall of a core that we accept: 1/100 of the NIC watchdog's 5 s.
 MOST_S = 0.05
@@ -58,7 +58,7 @@ print(time.perf_counter() - started)
     deadline_s=6.0,
     grant=HOST_VIEW,
 )
-class WalkCosts:
+class WalkCosts(Reading):
     """One row per walking file."""
 
     def __init__(self, host: Host) -> None:
@@ -69,9 +69,6 @@ class WalkCosts:
         layout = read_layout(self._host)
         for guess in estimates(self._host, layout):
             yield self._row(layout.mount_point or "", guess)
-
-    def close(self) -> None:
-        pass
 
     def _row(self, top: str, guess: Estimate) -> WalkCost:
         root_s = None

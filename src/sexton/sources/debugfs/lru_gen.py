@@ -40,7 +40,7 @@ from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.layout import controller, read_layout
 from sexton.sources.cores import off_the_nic
 from sexton.sources.procfs import mountinfo
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/sys/kernel/debug/lru_gen"
 #: Each cgroup prints about 250 bytes (6.1, one node), so every 4 kB, or 16 of them, the list is
@@ -77,7 +77,7 @@ def parse(content: str) -> Iterator[OfflineMemcg]:
     deadline_s=3.0,
     grant="sudo mount -t debugfs none /sys/kernel/debug  # needs CONFIG_LRU_GEN, 6.1 or later",
 )
-class LruGen:
+class LruGen(Reading):
     """A row per dying memory cgroup that the kernel still lists."""
 
     def __init__(self, host: Host) -> None:
@@ -88,9 +88,6 @@ class LruGen:
         if self._host.moment is None:  # an archive costs the node nothing
             self._refuse_if_many()
         return parse(self._content(path))
-
-    def close(self) -> None:
-        pass
 
     def _path(self) -> str:
         mounts = mountinfo.parse(text(self._host.files, f"{self._host.self_dir}/mountinfo"))

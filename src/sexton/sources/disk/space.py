@@ -33,7 +33,7 @@ from sexton.host.reader import text
 from sexton.host.runner import run
 from sexton.model.filesystem import Filesystem
 from sexton.sources.procfs.mountinfo import MountLine, lines
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "statvfs(2)"
 _COMMAND = ("stat", "-f", "-c", "%S %b %f %a %c %d %n", "--")
@@ -120,7 +120,7 @@ def _is_number(digits: str) -> bool:
 
 
 @source(PATH, rows=(Filesystem,), period_s=60.0, deadline_s=5.0)
-class Filesystems:
+class Filesystems(Reading):
     """A row per local filesystem."""
 
     def __init__(self, host: Host) -> None:
@@ -141,9 +141,6 @@ class Filesystems:
                 row, total_bytes=space.total, free_bytes=space.free,
                 available_bytes=space.available, inodes=space.inodes, free_inodes=space.free_inodes,
             )  # fmt: skip
-
-    def close(self) -> None:
-        pass
 
     def _spaces(self, points: Iterable[str]) -> dict[str, Space]:
         wanted = [point for point in points if point not in self._hung]

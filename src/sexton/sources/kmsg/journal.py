@@ -29,7 +29,7 @@ from sexton.host.reader import text
 from sexton.host.runner import Ended, run
 from sexton.model.unit import RestartMark
 from sexton.sources.kmsg.records import field, journal_entry, microseconds
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "journal"
 KEPT = "/commands/journal_json"
@@ -43,7 +43,7 @@ _COUNTER = re.compile(
 
 
 @source(PATH, rows=(RestartMark,), period_s=0.0, deadline_s=2.5, grant=GRANT)
-class Restarts:
+class Restarts(Reading):
     """Restarts of units in the last hour."""
 
     def __init__(self, host: Host) -> None:
@@ -56,9 +56,6 @@ class Restarts:
         new = [mark for mark in marks if mark not in self._seen]  # snapshots overlap
         self._seen.update(new)
         return new
-
-    def close(self) -> None:
-        pass
 
 
 def parse(lines: str) -> Iterator[RestartMark]:

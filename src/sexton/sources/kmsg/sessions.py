@@ -25,13 +25,13 @@ from sexton.model.event import ServiceEvent
 from sexton.sources.kmsg.catalogue import MOST_CHARACTERS, recognise
 from sexton.sources.kmsg.journal import GRANT, PATH, journal_text
 from sexton.sources.kmsg.records import field, journal_entry, microseconds
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 _PROGRAMS = ("sshd", "sshd-session", "CRON", "cron", "crond", "su", "sudo", "login")
 
 
 @source(PATH, rows=(ServiceEvent,), period_s=0.0, deadline_s=1.5, grant=GRANT)
-class Sessions:
+class Sessions(Reading):
     """Refused logins of the last hour."""
 
     def __init__(self, host: Host) -> None:
@@ -44,9 +44,6 @@ class Sessions:
         new = [event for event in events if (event.wall_s, event.message) not in self._seen]
         self._seen.update((event.wall_s, event.message) for event in new)  # snapshots overlap
         return new
-
-    def close(self) -> None:
-        pass
 
 
 def parse(lines: str) -> Iterator[ServiceEvent]:

@@ -29,7 +29,7 @@ from sexton.host.host import Host
 from sexton.host.reader import Files, text
 from sexton.model.net import Nic
 from sexton.sources.nic.ioctl import Ethtool
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/sys/class/net"
 #: Hardware buses, real or emulated. Not `netdevsim`, which is neither.
@@ -41,7 +41,7 @@ _MOST_NICS = 16_384
 
 
 @source(PATH, rows=(Nic,), period_s=0.0)
-class Devices:
+class Devices(Reading):
     """Every interface of the node."""
 
     def __init__(self, host: Host) -> None:
@@ -54,9 +54,6 @@ class Devices:
         finally:
             if ethtool is not None:
                 ethtool.close()
-
-    def close(self) -> None:
-        pass
 
     def _nic(self, name: str, ethtool: Ethtool | None) -> Nic:
         files = self._host.files

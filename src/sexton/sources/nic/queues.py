@@ -27,7 +27,7 @@ whose parent cannot be found otherwise.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
@@ -38,7 +38,7 @@ from sexton.sources.nic.devices import bus_of, physical
 from sexton.sources.procfs.interrupts import PATH as INTERRUPTS
 from sexton.sources.procfs.interrupts import parse as parse_interrupts
 from sexton.sources.procfs.irq_affinity import cpu_list
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/sys/class/net/*/device/msi_irqs"
 _FORMS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -57,7 +57,7 @@ _GVE_BLOCK = re.compile(r"(?:gve-ntfy-blk|[^@\n]{1,48}-ntfy-block\.)(\d{1,5})(?:
 
 
 @source(PATH, rows=(NicQueue,), period_s=0.0)
-class Queues:
+class Queues(Reading):
     """Every interrupt of every physical interface."""
 
     def __init__(self, host: Host) -> None:
@@ -78,9 +78,6 @@ class Queues:
             raise SourceAbsent(PATH, f"{', '.join(nics)}: no interrupts found")
         return rows
 
-    def close(self) -> None:
-        pass
-
 
 def queue_of(name: str, gve_blocks: int = 0) -> tuple[int | None, str]:
     """The queue in an interrupt's name, and its direction."""
@@ -93,11 +90,6 @@ def queue_of(name: str, gve_blocks: int = 0) -> tuple[int | None, str]:
         block, half = int(found[1]), gve_blocks // 2
         return (block, "tx") if block < half else (block - half, "rx")
     return None, "rxtx"
-
-
-def nic_cores(queues: Iterable[NicQueue]) -> frozenset[int]:
-    """The cores that serve a network queue: our own work must not run there."""
-    return frozenset(cpu for row in queues if row.queue is not None for cpu in row.cpus)
 
 
 def _queues(files: Files, nic: str, names: dict[int, str]) -> Iterator[NicQueue]:

@@ -24,7 +24,7 @@ from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.cpu import IrqAffinity
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/proc/irq"
 #: More cores than Linux can be built for: a longer list is junk.
@@ -32,7 +32,7 @@ _MOST_CPUS = 8192
 
 
 @source("/proc/irq/*/smp_affinity_list", rows=(IrqAffinity,), period_s=0.0)
-class IrqAffinities:
+class IrqAffinities(Reading):
     """Every numbered interrupt's cores."""
 
     def __init__(self, host: Host) -> None:
@@ -44,9 +44,6 @@ class IrqAffinities:
             if allowed is not None:
                 effective = self._cpus(f"{PATH}/{irq}/effective_affinity_list")
                 yield IrqAffinity(irq, allowed, effective)
-
-    def close(self) -> None:
-        pass
 
     def _cpus(self, path: str) -> tuple[int, ...] | None:
         try:

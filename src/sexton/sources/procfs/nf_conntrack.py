@@ -33,7 +33,7 @@ from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.net import NOT_TRACKING, Conntrack
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/proc/net/stat/nf_conntrack"
 MAXIMUM = "/proc/sys/net/netfilter/nf_conntrack_max"
@@ -42,7 +42,7 @@ _WANTED = ("drop", "early_drop", "insert_failed")
 
 
 @source(PATH, rows=(Conntrack,), period_s=5.0)
-class NfConntrack:
+class NfConntrack(Reading):
     """The table's state, from the files that exist."""
 
     def __init__(self, host: Host) -> None:
@@ -61,9 +61,6 @@ class NfConntrack:
             yield Conntrack(count, maximum, None, None, None)
         else:
             yield parse(content, maximum)
-
-    def close(self) -> None:
-        pass
 
     def _number(self, path: str) -> int | None:
         try:

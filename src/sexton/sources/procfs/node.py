@@ -42,7 +42,7 @@ from sexton.model.cpu import CoreTimes
 from sexton.model.node import Node
 from sexton.sources.procfs import stat
 from sexton.sources.procfs.irq_affinity import cpu_list
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/proc/sys/kernel"
 #: A container without a mark: bare runc, `unshare`.
@@ -68,7 +68,7 @@ class Cloud(NamedTuple):
 
 
 @source(PATH, rows=(Node,), period_s=0.0)
-class Identity:
+class Identity(Reading):
     """One row, from the files that exist."""
 
     def __init__(self, host: Host) -> None:
@@ -98,9 +98,6 @@ class Identity:
             container=_container(self._host),
             isolated=_isolated(files),
         )
-
-    def close(self) -> None:
-        pass
 
 
 def _isolated(files: Files) -> tuple[int, ...] | None:

@@ -24,7 +24,7 @@ from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.memory import Pressure
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/proc/pressure"
 RESOURCES = ("cpu", "memory", "io", "irq")
@@ -36,7 +36,7 @@ RESOURCES = ("cpu", "memory", "io", "irq")
     period_s=1.0,
     grant="boot with psi=1 on a kernel built with CONFIG_PSI=y",
 )
-class PressureFiles:
+class PressureFiles(Reading):
     """Those of the four files that exist."""
 
     def __init__(self, host: Host) -> None:
@@ -53,9 +53,6 @@ class PressureFiles:
             yield from parse(resource, content)
         if not seen:
             raise SourceAbsent(PATH, "pressure stall information (PSI) is off")
-
-    def close(self) -> None:
-        pass
 
 
 def parse(resource: str, content: str) -> Iterator[Pressure]:

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
 from sexton.host.host import Host
 from sexton.model.task import ProcessCgroup
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/proc/*/cgroup"
 _MARK = " (deleted)"
@@ -39,7 +39,7 @@ _MOST_BYTES = 1 << 16  # a line per hierarchy, each at most a path of 4096 bytes
 
 
 @source(PATH, rows=(ProcessCgroup,), period_s=0.0)
-class ProcessCgroups:
+class ProcessCgroups(Reading):
     """A row per process."""
 
     def __init__(self, host: Host) -> None:
@@ -69,9 +69,6 @@ class ProcessCgroups:
                 yield found
         if denied and not seen:
             raise denied
-
-    def close(self) -> None:
-        pass
 
 
 def _has_scopes(host: Host) -> bool:

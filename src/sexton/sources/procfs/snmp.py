@@ -32,7 +32,7 @@ from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.net import TcpCounters
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/proc/net/snmp"
 _ALWAYS = ("InSegs", "OutSegs", "RetransSegs", "EstabResets", "AttemptFails")
@@ -46,7 +46,7 @@ _EXTENDED = (
 
 
 @source(PATH, rows=(TcpCounters,), period_s=1.0)
-class Snmp:
+class Snmp(Reading):
     """Both files."""
 
     def __init__(self, host: Host) -> None:
@@ -58,9 +58,6 @@ class Snmp:
         with suppress(SourceAbsent):  # its columns are None then
             content += text(self._files, f"{self._directory}/netstat")
         return parse(content)
-
-    def close(self) -> None:
-        pass
 
 
 def parse(content: str) -> Iterator[TcpCounters]:

@@ -25,7 +25,7 @@ from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.hardware import MemoryModule
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/sys/devices/system/edac/mc"
 MOST = 256
@@ -47,7 +47,7 @@ def number(content: str, path: str) -> int:
     period_s=60.0,
     grant="load the EDAC driver of the memory controller  # virtual machines have none",
 )
-class Modules:
+class Modules(Reading):
     """A row per module, and one per controller for what it could not locate."""
 
     def __init__(self, host: Host) -> None:
@@ -73,9 +73,6 @@ class Modules:
                 )
             except SourceAbsent:
                 continue
-
-    def close(self) -> None:
-        pass
 
     def _module(self, controller: int, place: str, name: str) -> MemoryModule | None:
         folder = f"{place}/{name}"

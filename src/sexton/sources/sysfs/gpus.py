@@ -32,7 +32,7 @@ from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.hardware import Gpu
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/sys/bus/pci/drivers"
 MOST = 64
@@ -47,7 +47,7 @@ def model(information: str) -> str | None:
 
 
 @source(f"{PATH}/{{nvidia,amdgpu}}", rows=(Gpu,), period_s=0.0)
-class Gpus:
+class Gpus(Reading):
     """A row per GPU; none where there is no such driver."""
 
     def __init__(self, host: Host) -> None:
@@ -62,9 +62,6 @@ class Gpus:
                 continue
             for bus in names[:MOST]:
                 yield Gpu(bus, driver, self._model(bus) if driver == "nvidia" else None)
-
-    def close(self) -> None:
-        pass
 
     def _model(self, bus: str) -> str | None:
         try:

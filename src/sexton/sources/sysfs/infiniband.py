@@ -28,7 +28,7 @@ from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.host.runner import run
 from sexton.model.hardware import FabricCounter, FabricPort
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/sys/class/infiniband"
 MOST = 64
@@ -62,7 +62,7 @@ def parse(files: Mapping[str, str]) -> list[FabricPort | FabricCounter]:
 
 
 @source(PATH, rows=(FabricPort, FabricCounter), period_s=10.0, deadline_s=2.5)
-class Ports:
+class Ports(Reading):
     """A row per port, and one per error counter of it."""
 
     def __init__(self, host: Host) -> None:
@@ -76,9 +76,6 @@ class Ports:
         if not paths:
             raise SourceAbsent(PATH, "no InfiniBand or EFA device here")
         return iter(parse(self._contents(paths)))
-
-    def close(self) -> None:
-        pass
 
     def _paths(self) -> Iterator[str]:
         files, ports = self._host.files, 0

@@ -23,7 +23,7 @@ from sexton.errors import SourceAbsent
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.hardware import CoreThrottle
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 from sexton.sources.sysfs.edac import number
 
 PATH = "/sys/devices/system/cpu"
@@ -44,7 +44,7 @@ def parse(files: Mapping[str, str], cpu: int) -> CoreThrottle:
 
 # Heat changes slowly, and the kernel log tells of it at once.
 @source(f"{PATH}/cpu*/thermal_throttle", rows=(CoreThrottle,), period_s=60.0)
-class Throttles:
+class Throttles(Reading):
     """A row per core."""
 
     def __init__(self, host: Host) -> None:
@@ -62,9 +62,6 @@ class Throttles:
                 break
         if not found:
             raise SourceAbsent(PATH, "this processor or hypervisor does not count heat")
-
-    def close(self) -> None:
-        pass
 
     def _contents(self, folder: str) -> dict[str, str]:
         files: dict[str, str] = {}

@@ -21,7 +21,7 @@ Quirks:
 - Softirqs are filtered to NET_TX and NET_RX (2 and 3): timers and RCU would fill the ring.
 
 >>> text = b"            a\nb-3      [000] d..2.     8.617498: sched_wakeup: comm=c pid=1 prio=120\n"
->>> [(row.mono_ns, row.cpu, row.pid, row.comm, row.event, row.detail) for row in parse(text)]
+>>> list(_fields(iter([text])))
 [(8617498000, 0, 3, 'a\nb', 'sched_wakeup', 'comm=c pid=1 prio=120')]
 """  # noqa: E501
 
@@ -36,7 +36,7 @@ from collections.abc import Iterator, Sequence
 
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
-from sexton.host.reader import exists, failure
+from sexton.host.reader import LiveFiles, exists, failure
 from sexton.model.counters import moved
 from sexton.model.trace import RingState, TraceEvent
 from sexton.sources.tracefs.instance import DEFAULT_MOUNT, Instance
@@ -77,16 +77,10 @@ _WRITTEN = re.compile(r"^(?:entries|overrun): ([0-9]{1,20})$", re.ASCII | re.MUL
 Fields = tuple[int, int, int, str, str, str]
 
 
-def parse(content: bytes) -> Iterator[TraceEvent]:
-    """One core's events in the order of the text; text without a head is skipped."""
-    for fields in _fields(iter([content])):
-        yield TraceEvent(*fields)
-
-
 def events(path: str, since_ns: int = 0) -> Iterator[Fields]:
     """Every core's events from `since_ns` on, in order of time, from a paused instance."""
-    cores = sorted(name for name in _names(f"{path}/per_cpu") if name.startswith("cpu"))
-    parts = [_fields(_chunks(f"{path}/per_cpu/{core}/trace")) for core in cores]
+    cores = [name for name in LiveFiles().names(f"{path}/per_cpu") if name.startswith("cpu")]
+    parts = [_fields(_chunks(f"{path}/per_cpu/{core}/trace")) for core in sorted(cores)]
     for fields in heapq.merge(*parts):
         if fields[0] >= since_ns:
             yield fields
@@ -329,13 +323,6 @@ def _event(content: bytes, head: re.Match[bytes], end: int) -> Fields:
         name.decode("ascii", "surrogateescape"),
         detail.decode("utf-8", "surrogateescape"),
     )
-
-
-def _names(path: str) -> list[str]:
-    try:
-        return os.listdir(path)
-    except OSError as error:
-        raise failure(path, error) from None
 
 
 def _chunks(path: str) -> Iterator[bytes]:
