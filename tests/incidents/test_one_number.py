@@ -208,7 +208,7 @@ def test_dying_cgroups_are_one_number(name: str):
         found.said("zombie_memcgs", evidence)
         assert evidence.number is not None
         rows = found.cells("memcgs", found.end - 60, found.end + 1)
-        known = [row["dying"] for row in rows if row["dying"] != "not known"]
+        known = [row["dying"] for row in rows if row["dying"] != "unknown"]
         assert known[-1] == number(evidence.number)
         _, strip = found.seconds("memcgs")
         line = strip.planes["mean"][0, strip.names.index("dying")]
@@ -281,7 +281,7 @@ def test_the_longest_wait_of_a_softirq_is_one_number(name: str):
     peaks = [
         float(re.findall(r"[\d.,e+-]+", row[column])[-1].replace(",", ""))
         for row in found.cells("softirq_wait", found.start, found.end)
-        if row[column] != "not known"
+        if row[column] != "unknown"
     ]
     expected = float(number(1000 * longest.number).replace(",", ""))
     assert max(peaks) == pytest.approx(expected, rel=2e-3)  # three digits are shown

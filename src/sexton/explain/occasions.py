@@ -52,7 +52,7 @@ def occasions(
 ) -> Occasions:
     """Its moments inside the window, oldest first; `findings` are those that concern it.
 
-    `known` are monotonic moments from elsewhere: a long window does not hold every reading.
+    `known` are monotonic moments from other sources: a long window does not hold every reading.
     """
     if subject.kind == "moment":
         return _moment(subject, window)
@@ -117,7 +117,7 @@ def resets(window: Window) -> Iterator[tuple[float, str | None]]:
 
 
 def lockups(window: Window) -> Iterator[tuple[float, str | None]]:
-    """Every lockup or stall: when it was first told, and of which core."""
+    """Every lockup or stall: when it was first logged, and of which core."""
     lines = kernel_log.lines(window, soft_lockups.FAMILIES)
     for burst in kernel_log.bursts(lines, _core, soft_lockups.ONE_STALL.value):
         mono = _mono(window, burst.lines[0])

@@ -2,7 +2,7 @@
 
 Every link is held to it, whatever its own rule says. Where the effect began before the cause, by
 more than readings are apart, and still lasted when the cause began, it is split there: the link
-speaks of the part since then (`Link.since`), and that there was an earlier one speaks against it.
+covers the part since then (`Link.since`), and the earlier part is evidence against it.
 What was there when the window began has no known beginning. Of what happened more than once, the
 first time is the beginning. An effect that was over before is left to the link's own rule, which
 says what an earlier time is worth (the kernel's log remembers a wait, the core is held now).

@@ -96,7 +96,7 @@ class Budget:
 
     @property
     def share(self) -> float | None:
-        """Per cent of one core over the last minute; `None` before there is one to speak of."""
+        """Per cent of one core over the last minute; `None` until there is one."""
         if len(self._history) < 2:
             return None
         (start, before, _), (end, after, _) = self._history[0], self._history[-1]

@@ -65,7 +65,7 @@ def flags(hertz: int, segment_s: int, keep_files: int, folder: str) -> list[str]
         if "No space left" in refusal:
             raise SourceSkipped(_NAME, f"{folder}: no space left to try it")
         if not extras:
-            raise SourceMalformed(_NAME, 0, last_words(refusal) or "refused without a word")
+            raise SourceMalformed(_NAME, 0, last_words(refusal) or "failed without a message")
         named = f"--{unknown[1]}" if unknown is not None else ""
         extras.remove(named if named in extras else extras[0])
 

@@ -4,7 +4,7 @@ The open file is ``DIR/stacks/perf.data``; perf renames it to ``perf.data.<local
 when it starts the next, without losing a sample between the two, and each stands alone. They are
 kept raw (0600) until they are decoded (`sexton.record.decoding`).
 
-- perf runs at a low priority (`NICE`) and is told to die with us, so that a ``kill -9`` of the
+- perf runs at a low priority (`NICE`) with a parent-death signal, so that a ``kill -9`` of the
   recorder makes it finish its file and go. `ChildOptions.dies_with_parent` watches the *thread*
   that calls `start` and `poll`, which has to live as long as the recorder: its main loop.
 - What a killed recorder left is taken over: an old perf is ended, its open file set aside as
@@ -245,7 +245,7 @@ class RollingStacks:
             if status is None:
                 self._running.stderr()  # keeps them short
                 if self._open_bytes() > self._rotation.keep_bytes:
-                    self._bury(now_s, "one file alone passed the bound in bytes")
+                    self._bury(now_s, "a single file exceeded the size limit")
             else:
                 said = last_words(self._running.stderr())
                 self._bury(now_s, said or _disk_full(self.folder) or f"ended with {status}")

@@ -100,7 +100,7 @@ def test_lines_can_count_as_those_of_a_family_if_they_name_what_it_names() -> No
         ({"meaning": " "}, "pattern 1: meaning: must be a text"),
         ({"severity": "bad"}, "pattern 1: severity: must be one of info, warning, critical"),
         ({"example": "another line"}, "pattern 1: example: the regex does not match it"),
-        ({"regex": "a" * 501}, "pattern 1: regex: must be a text of 1 to 500 characters"),
+        ({"regex": "a" * 501}, "pattern 1: regex: must be a string of 1 to 500 characters"),
         ({"regex": "("}, "pattern 1: regex: not a regular expression"),
         ({"level": "x"}, "pattern 1: level: no such key"),
         ({"\x1b": "x"}, ""),

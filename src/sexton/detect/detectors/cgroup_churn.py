@@ -46,10 +46,7 @@ REPEATED = Threshold(
 )
 KEPT = Threshold("kept", 50, "% not released", "ordinary removals are released within a second")
 BY_THE_CLOCK = Threshold(
-    "by the clock",
-    25,
-    "% spread of the gaps",
-    "people and queues are irregular, restart loops are not",
+    "regular", 25, "% spread of the gaps", "people and queues are irregular, restart loops are not"
 )
 MANY = Threshold(
     "many",
@@ -168,7 +165,7 @@ def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
         severity = Severity.INFO if few and not regular else Severity.WARNING
         return _Loop(family, f"{family.kept:,} of them not released", severity)
     if family.container and regular:
-        why = f"one every {seconds(family.period_s or 0)}, by the clock"
+        why = f"one every {seconds(family.period_s or 0)}, at regular intervals"
         return _Loop(family, why, Severity.WARNING)
     return None
 

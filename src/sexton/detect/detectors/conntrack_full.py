@@ -69,7 +69,7 @@ _SOURCE = "/proc/net/stat/nf_conntrack"
 
 
 class _Report(NamedTuple):
-    """Everything that speaks of the table. `fill` is the highest in the window, in per cent.
+    """Everything known about the table. `fill` is the highest in the window, in per cent.
 
     Lines are of today, of an unknown time or older; `while_watched` are the first of these that
     were said in the window.
@@ -232,7 +232,7 @@ def _of(summary: _Report) -> str:
 
 
 def _is_here(line: Line) -> bool:
-    """Does it speak of the node's own network, and not of a container's?"""
+    """Is it about the node's own network, and not a container's?"""
     return line.number("netns") is None
 
 

@@ -63,11 +63,11 @@ class _Remark(NamedTuple):
     wall_s: float
 
     @property
-    def tells_an_end(self) -> bool:
+    def is_job_end(self) -> bool:
         return _ENDED.search(_NOT.sub(" ", self.text)) is not None
 
     @property
-    def tells_of_a_job(self) -> bool:
+    def mentions_a_job(self) -> bool:
         return _JOB.search(self.text) is not None and _NOT.search(self.text) is None
 
 
@@ -88,10 +88,10 @@ def detect(window: Window) -> Finding:
     ]
     if not remarks:
         return not_applicable(NAME, "no job's death was marked")
-    deaths = [remark for remark in remarks if remark.tells_an_end]
+    deaths = [remark for remark in remarks if remark.is_job_end]
     if deaths:
         return _died(deaths)
-    vague = [remark for remark in remarks if remark.tells_of_a_job]
+    vague = [remark for remark in remarks if remark.mentions_a_job]
     if vague:
         said = shorten(vague[-1].text, _WIDTH)
         lacking = Missing(
@@ -142,7 +142,7 @@ def _none(remarks: list[_Remark]) -> Finding:
                 "remarks",
                 "sexton recording mark",
                 0,
-                f'these words mean one: "{shorten(remarks[-1].text, _WIDTH)}"',
+                f'this mark means one: "{shorten(remarks[-1].text, _WIDTH)}"',
             ),
         ),
     )

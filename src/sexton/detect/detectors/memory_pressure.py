@@ -145,7 +145,7 @@ def _lost(run: Run[Stall]) -> int:
 def _without_pressure(
     window: Window, counted: Sequence[Reading], found: Sequence[Level]
 ) -> Finding:
-    """No PSI: where nothing was reclaimed nobody can have waited for it; else it is not known."""
+    """No PSI: if nothing was reclaimed, no task can have waited for it; otherwise it is unknown."""
     lacking: tuple[Missing, ...] = (missing(window.why_missing(Pressure)),)
     if found:
         lacking = (Missing("two readings of /proc/pressure/memory", AGAIN),)
@@ -295,7 +295,7 @@ def _levels(level: Stall) -> list[Evidence]:
                 unit,
                 source,
                 level.full,
-                "a machine with one task at work has all of them waiting with it",
+                "only one task was running, so all tasks waited when it did",
             )
         )
     return made

@@ -68,14 +68,14 @@ _REASONS = {
     "MISS_INTERRUPT": "missing_intr",
 }
 _OTHER_REASONS = {"DEVICE_REQUEST": "the device requested it", "ADMIN_TO": "the device was silent"}
-#: What speaks for the device or the hypervisor and against a starved core.
+#: Evidence for the device or the hypervisor and against a starved core.
 _ELSEWHERE = ("wd_expired", "missing_intr")
 _SHOWN = 8
 
 
 @dataclass(slots=True)
 class _Report:
-    """Everything that speaks of resets, sorted by when they were."""
+    """All evidence of resets, by when they happened."""
 
     bursts: list[Burst]
     counters: list[nics.Counter]
@@ -352,7 +352,7 @@ def _evidence(window: Window, summary: _Report, places: Sequence[nics.Place]) ->
             reach.words,
             reach.origin,
             len(summary.bursts),
-            "they were requested by a person or a driver update",
+            "they were requested by an administrator or a driver update",
         )
         newest = summary.bursts[-1]
         causes = [line for line in newest.lines if line.text("phase") == "cause"] or newest.lines
@@ -376,7 +376,7 @@ def _evidence(window: Window, summary: _Report, places: Sequence[nics.Place]) ->
                 "since the driver was loaded",
                 "ethtool -S",
                 counter.value,
-                "a person requested it" if counter.moved else "they happened long ago",
+                "an administrator requested it" if counter.moved else "they happened long ago",
             )
     for place in places:
         if place.cores:

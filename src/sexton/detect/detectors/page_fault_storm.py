@@ -346,7 +346,7 @@ def _by_the_holder(window: Window) -> Finding | None:
         Verdict.PRESENT,
         Severity.INFO,
         f"{share.value} page faults a second by {who.name}, which held core {held[0]}; only stacks"
-        " can show whether by its faults",
+        " can show whether its faults held it",
         entities={"core": held, "task": (who.name,)},
         start=core.start,
         end=core.end,

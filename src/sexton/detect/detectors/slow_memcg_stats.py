@@ -37,7 +37,7 @@ NORMAL = Threshold("normal", 0.01, "s", "a healthy read takes 0.03 to 0.06 ms, 1
 WORTH_A_LINE = Threshold("worth a line", 0.1, "s", "readers read every few seconds: 1 % of a core")
 SLOW = Threshold("slow", 1, "s", "a core held for a second delays everything that is bound to it")
 GRAVE = Threshold("grave", 5, "s", "ENA and other drivers reset a queue that waited for 5 s")
-#: The files that periodic readers read; `lru_gen` walks too, but nobody reads it by the clock.
+#: The files that periodic readers read; `lru_gen` walks too, but nothing reads it periodically.
 _READ_BY_OTHERS = "memory."
 
 
@@ -147,7 +147,7 @@ def _crowd(census: CgroupCensus | None) -> Evidence | None:
     return Evidence(
         "what is walked",
         value,
-        "some hundred, nearly all live",
+        "a few hundred, nearly all live",
         "memory cgroups",
         census.method,
         float(total),

@@ -6,7 +6,7 @@ one in twenty. Without stacks its own times do, where both were in the same seco
 in a flood while it was held: *proven* where most of the held time was softirq, no link where it was
 system time, which is a task's; *possible* where nothing tells.
 
-**Speaks against it.** A core that neither dropped a packet nor cut a poll short: busy, not flooded.
+**Evidence against.** A core that neither dropped a packet nor cut a poll short: busy, not flooded.
 """
 
 from __future__ import annotations

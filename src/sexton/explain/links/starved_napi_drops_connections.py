@@ -5,7 +5,7 @@
 time-outs meanwhile. *Likely*: several interfaces, or TCP counted retransmissions alone. No link
 where TCP's counters did not move meanwhile.
 
-**Speaks against it.** Nothing of its own; a reset that followed is told as the next link.
+**Evidence against.** None of its own; a reset that followed is the next link.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Link | None:
     names = cause.entities.get("nic", ())
     alone = is_only_uplink(names, window)
     who = ", ".join(cause.entities.get("queue", ()) or names) or "a queue"
-    what = f"{gave_up:,} TCP timeouts" if gave_up else "TCP sent again"
+    what = f"{gave_up:,} TCP timeouts" if gave_up else "TCP retransmits"
     return Link(
         "starved_napi_drops_connections",
         cause.id,

@@ -5,7 +5,7 @@ show on its cores, in its time, a fifth or more goes from one memory cgroup to t
 over the dead, measured on 6.18; hardly any where a cgroup frees its own page cache). No link below
 that, and none without stacks: no counter tells what reclaim goes over.
 
-**Speaks against it.** Nothing that is seen from here; that the same cgroups were alive then.
+**Evidence against.** Nothing that is seen from here; that the same cgroups were alive then.
 """
 
 from __future__ import annotations

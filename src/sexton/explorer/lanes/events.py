@@ -143,7 +143,7 @@ class Builder:
             if self._boot:
                 time = segment.start[1]
                 self._near = _SAME
-                self._add(_made(time, "boot", "the node was started again", "warning", ""))
+                self._add(_made(time, "boot", "the node rebooted", "warning", ""))
             self._boot, self._last = segment.boot_id, {}
         for kind, make in _TABLES:
             if segment.rows(kind) and segment.end[0] > self._last.get(kind, -np.inf):

@@ -61,7 +61,9 @@ class Throttles:
             elif not found and cpu > 0:  # neither of the first two: this machine has none
                 break
         if not found:
-            raise SourceAbsent(PATH, "this processor or hypervisor does not count heat")
+            raise SourceAbsent(
+                PATH, "this processor or hypervisor has no thermal throttle counters"
+            )
 
     def close(self) -> None:
         pass
