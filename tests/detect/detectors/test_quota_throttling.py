@@ -97,7 +97,7 @@ def test_the_one_stopped_longest_leads_and_all_are_named():
         (0, [row(0, 0, 0), row(0, 0, 0, other), row(0, 0, 0, "/calm")]),
         (10, [row(100, 60, 6), row(100, 90, 8, other), row(100, 1, 0.01, "/calm")]),
     )
-    assert finding.summary.startswith(f"{other} (and 1 more cgroup) was stopped")
+    assert finding.summary.startswith(f"{other} (and 1 more cgroup) was throttled")
     assert finding.entities == {"cgroup": (other, PATH), "unit": ("a.service",)}
 
 
@@ -129,7 +129,7 @@ def test_time_of_many_cores_exceeds_the_clock_and_is_said_to_be_theirs():
         "in 100 % of its periods for 10.0 s; throttled time summed over its cores: 40.0 s"
         in summary
     )
-    assert summary.endswith("all together")
+    assert "summed over its cores" in summary
     assert "40.0 s of 10.0 s" not in summary
 
 
