@@ -138,8 +138,8 @@ def confine(limits: Limits, quiet: bool = False) -> None:
 
 
 def largest_read() -> int:
-    """How many bytes one table or file may become in memory: half of what this process may take,
-    since whoever asked for it makes something of it."""
+    """How many bytes one table or file may take in memory: half of this process's limit, since the
+    caller needs memory for its result."""
     return _UNCONFINED_READ if _in_force is None else _in_force.memory_bytes // 2
 
 

@@ -361,7 +361,7 @@ def _parents(found: Iterable[Owner]) -> tuple[list[Owner], int]:
 
 
 def _guess(found: Iterable[Owner]) -> str:
-    """The parent with the most leftover bytes, for a person to look at."""
+    """The parent with the most leftover bytes, for the user to look at."""
     most = max(found, key=lambda owner: owner.bytes or 0, default=None)
     if most is None or not most.bytes:
         return ""

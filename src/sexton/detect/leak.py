@@ -33,7 +33,7 @@ AT_ONCE = Threshold(
 )
 KEPT = Threshold("kept", 50, "% not released", "ordinary removals are released within a second")
 SETTLED = Threshold("settled", 10, "min since boot", "booting leaves a few dozen, once")
-#: Counts further back than this tell of another time.
+#: Counts further back than this are about another time.
 _BACK_S = 3600.0
 #: Into so many parts a stretch is cut; a leak is in all of them.
 _PARTS = 3

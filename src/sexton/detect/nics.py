@@ -87,7 +87,7 @@ def missed_by_queue(window: Window) -> list[tuple[str, int, Counter]]:
 
 
 def _relevant(window: Window) -> list[Counter]:
-    """Every counter that may tell of a reset or a loss: read once, out of hundreds."""
+    """Every counter that may show a reset or a loss: read once, out of hundreds."""
     return window.keep("nic counters", lambda: list(_read(window)))
 
 
@@ -99,7 +99,7 @@ def _read(window: Window) -> Iterator[Counter]:
     wanted = {
         (row.nic, row.counter) for row in rows if row.value or not _MISSED.fullmatch(row.counter)
     }
-    # A driver that was loaded again counts from zero: that step tells nothing.
+    # A driver that was loaded again counts from zero: that step means nothing.
     moved = totals(window.columns(NicCounter, ("value",), wanted.__contains__))
     for row in rows:
         step = moved.get((row.nic, row.counter), {}).get("value", 0.0)

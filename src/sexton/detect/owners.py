@@ -1,4 +1,4 @@
-"""Who left the dead memory cgroups behind: every method that can tell, the strongest first.
+"""Who left the dead memory cgroups behind: every available method, the strongest first.
 
 1. tracefs: the path of a cgroup that was removed and not released. *Proven*, from the moment
    tracing began; *likely* where the trace buffer lost events and the count did not grow as much.
@@ -14,7 +14,7 @@ An `Owner` is a live directory and, where known, the names that died below it: `
 cure works (`memory.force_empty`, `memory.reclaim`), `names` is who to stop. The counts of one
 `path` add up: those that no method could name are one more owner of that path, without `names`.
 
-What would make it wrong: a path tells where a memcg *was*; where a directory of the same name
+What would make it wrong: a path shows where a memcg *was*; where a directory of the same name
 lives there again, the dead are shown below the new one.
 """
 
@@ -66,7 +66,7 @@ class Owner:
 
     @property
     def shown(self) -> str:
-        """`path` with `names`, for a person."""
+        """`path` with `names`, for display."""
         return join(self.path, self.names or "")
 
     @property

@@ -1,4 +1,4 @@
-"""What to do now, as commands a person reads before typing them. Nothing is run from here.
+"""What to do now, as commands to read before typing them. Nothing is run from here.
 
 Each detector and link brings its own advice; this module decides the order: stop the source, free
 what it left, then look closer, and prove what is not proven yet.

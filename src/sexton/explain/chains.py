@@ -89,7 +89,7 @@ def _is_doubtful(chain: Chain) -> bool:
 
 
 def _holds(longer: Chain, shorter: Chain) -> bool:
-    """Does the longer one tell all that the shorter one tells, without a doubt it has not?"""
+    """Does the longer one explain all that the shorter one does, as surely?"""
     if _is_doubtful(longer) and not _is_doubtful(shorter):
         return False
     return len(longer.links) > len(shorter.links) and set(shorter.findings) <= set(longer.findings)

@@ -63,7 +63,7 @@ COMPACTION = "compaction"
 SOFTIRQ = "softirq"
 NETWORK = "network"
 
-#: For a person: what a core does whose stacks are of a family.
+#: For display: what a core does whose stacks are of a family.
 WORDS = {
     WALK: "walks memory cgroups",
     STATISTICS: "reads memory statistics",
@@ -189,7 +189,7 @@ def work_of(held: Finding, window: Window) -> Work | None:
 
 
 def in_softirq(held: Finding) -> bool | None:
-    """Was it held in interrupts rather than in system time? `None` where nothing tells."""
+    """Was it held in interrupts rather than in system time? `None` if unknown."""
     if any(task.startswith(_SOFTIRQ_THREAD) for task in held.entities.get("task", ())[:1]):
         return True
     for evidence in held.evidence:

@@ -103,7 +103,7 @@ def _resets(subject: Subject, window: Window) -> _Found:
 
 
 def resets(window: Window) -> Iterator[tuple[float, str | None]]:
-    """Every reset the kernel's log tells of: when it began, and of which interface."""
+    """Every reset in the kernel log: when it began, and of which interface."""
     lines = kernel_log.lines(window, nic_resets.FAMILIES)
     named = nics.namer(window, lines)
     for burst in kernel_log.bursts(lines, named, nic_resets.ONE_RESET.value):
@@ -167,7 +167,7 @@ def _ends(subject: Subject, window: Window) -> _Found:
             delay_s = (unit.restart_delay_us or 0) / 1e6
             exits |= {unit.main_exit_us / 1e6} if unit.main_exit_us else set()
     marks = {row for row in window.all(RestartMark) or () if printable(row.unit) == subject.name}
-    # The journal tells of a restart when its delay is over: the end was that much earlier.
+    # The journal logs a restart when its delay is over: the end was that much earlier.
     ends = sorted(window.mono(row.wall_s) - delay_s for row in marks)
     ends = [*ends[:1], *(b for a, b in pairwise(ends) if b - a > _SAME_S)]
     seen = sorted(exits)

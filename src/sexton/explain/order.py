@@ -68,7 +68,7 @@ def _with_first_cause(link: Link, links: Sequence[Link], known: Mapping[str, Fin
 
 
 def _beginnings(finding: Finding, window: Window) -> tuple[float, ...]:
-    """Each time it happened, where the window's rows tell."""
+    """Each time it happened, where the window's rows show it."""
     if finding.id == nic_resets.NAME:
         return resets(finding, window)
     if finding.id == job_deaths.NAME:

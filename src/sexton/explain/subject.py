@@ -192,7 +192,7 @@ def _threads(window: Window, table: type[Row]) -> Iterator[tuple[str, str]]:
 
 
 def _is_logged(said: str, window: Window) -> bool:
-    """Does a log line hold it? Then a finding may be about it, and only a diagnosis can tell."""
+    """Does a log line hold it? Then a finding may be about it; only a diagnosis can show."""
     word, _, rest = printable(said.strip()).partition(" ")
     text = rest.strip() if rest.strip() and word.lower() in WORDS else printable(said.strip())
     task = _TASK.fullmatch(text)

@@ -175,7 +175,7 @@ def _detectors_for(subject: Subject, diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def _missing(names: Iterable[str], diagnosis: Diagnosis) -> Iterator[Missing]:
-    """What is not known of these findings, each thing but once."""
+    """What these findings lack, each thing once."""
     known = diagnosis.by_id
     seen: set[str] = set()
     for name in dict.fromkeys(names):

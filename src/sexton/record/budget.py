@@ -73,7 +73,7 @@ class Spent(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What to do about a source: `action` is "slow", "rest", "restore", or "tell" where nothing
+    """What to do about a source: `action` is "slow", "rest", "restore", or "report" where nothing
     can be done."""
 
     action: str
@@ -154,7 +154,7 @@ class Budget:
         if now - self._noted_s < _TOLD_AGAIN_S:
             return None
         self._noted_s = now
-        return Verdict("tell", "memory", why)
+        return Verdict("report", "memory", why)
 
     def _give_up(self, now: float, costs: Mapping[str, float], why: str) -> Verdict | None:
         before = self._history[0][2]

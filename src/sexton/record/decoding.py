@@ -98,7 +98,6 @@ class _Batch:
     began_s: float
     cpu_s: float = 0.0
     rss_bytes: int = 0
-    heard: int = 0
 
 
 @dataclass(slots=True)

@@ -98,8 +98,8 @@ def last_words(said: str) -> str:
     """
     lines = [line.strip() for line in said.split("\n")]
     lines = [line for line in lines if line and not line.startswith("[ perf record:")]
-    telling = [line for line in lines if re.search(r"(?i)error\b|fail|no space|cannot", line)]
-    return (telling or lines or [""])[-1][:200]
+    errors = [line for line in lines if re.search(r"(?i)error\b|fail|no space|cannot", line)]
+    return (errors or lines or [""])[-1][:200]
 
 
 def end_leftovers(host: Host, folder: str, patience_s: float = 5.0) -> int:

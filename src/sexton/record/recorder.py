@@ -315,13 +315,13 @@ class Recorder:
             "slow": "read less often",
             "rest": "paused",
             "restore": "resumed",
-            "tell": "over its limit",
+            "report": "over its limit",
         }
         about = f"{verdict.source} {words[verdict.action]}"
         if verdict.action == "rest":
             about = _PAUSED.get(verdict.source, about)
         said = f"{about}: {verdict.why}"
-        kinds = {"restore": "restored", "tell": "detail"}
+        kinds = {"restore": "restored", "report": "detail"}
         self._note(kinds.get(verdict.action, "shed"), said)
         self._apply(verdict, said)
 

@@ -60,7 +60,7 @@ _CHILD_OPTIONS = ChildOptions(nice=NICE, private=True, keep_stderr=True, dies_wi
 _OPEN = "perf.data"
 _CLOSED = re.compile(r"perf\.data\.[0-9]{14,20}(-torn)?(\.[0-9]+)?", re.ASCII)
 #: Of one file: two minutes of 98 busy cores. And no longer than this, so that what an alarm is
-#: about can soon be read; shorter would cost: perf tells of every process anew in each file.
+#: about can soon be read; shorter would cost: perf lists every process again in each file.
 _MOST_SAMPLES, _LONGEST_S = 1_150_000, 300
 _LEAST_WAIT_S, _MOST_WAIT_S = 1.0, 60.0
 #: How much later than due a rotation may come on a busy node.

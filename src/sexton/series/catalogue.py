@@ -68,7 +68,7 @@ class Metric(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What tells one thing from another."""
+        """What identifies a thing."""
         return self.table.entity
 
 

@@ -153,7 +153,7 @@ def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
         moved = growth(window)
         if moved is None or moved.by < max(ENOUGH.value, family.deaths * KEPT.value / 100):
             return None
-        # Whose dead they are is not known: a container is suspect, others only on a laden node.
+        # Their owner is unknown: a container is suspect, others only on a laden node.
         laden = dying is not None and dying >= MANY.value
         severity = Severity.WARNING if family.container or laden else Severity.INFO
         return _Loop(family, f"while the dead grew by {moved.by:,}", severity)

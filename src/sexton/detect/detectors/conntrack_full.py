@@ -89,18 +89,18 @@ class _Report(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """By its fill, or by entries thrown out: that happens to a full one only."""
+        """By its fill, or by evicted entries: only a full table evicts."""
         return (self.fill or 0.0) >= FULL.value or self.moved("early_drops") > 0
 
     @property
     def dropped(self) -> int:
-        """Packets dropped while watched for want of an entry; a lost race is none."""
+        """Packets dropped while watched because the table was full; not those that lost a race."""
         wants = bool(self.while_watched) or self.is_full
         return self.moved("drops") if wants else 0
 
     @property
     def severity(self) -> Severity | None:
-        """`None` where there is nothing to tell."""
+        """`None` where there is nothing to report."""
         if self.dropped or any(map(_is_here, self.while_watched)):
             return Severity.CRITICAL
         exceeded = any(counts.moved for counts in self.allowance)

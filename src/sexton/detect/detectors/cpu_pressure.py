@@ -5,7 +5,7 @@
 while the cores have nothing left to give. Beside it pressure stall information
 (`/proc/pressure/cpu`), and by name: which cgroups and processes used the time, and which were ready
 and got little of it (`cpu.pressure` of each cgroup on v2). A node can be so short of CPU time that
-Sexton itself reads nothing for ten seconds: then the counters before and after tell.
+Sexton itself reads nothing for ten seconds: then the counters before and after show it.
 
 **Why it hurts.** With four tasks waiting per core each gets a fifth of it: a heartbeat, a health
 check or a barrier that needs 0.2 s takes a second, and one slow rank holds up a whole job.

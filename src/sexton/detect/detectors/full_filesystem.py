@@ -238,7 +238,7 @@ def _evidence(item: _Short) -> list[Evidence]:
 
 
 def _logged(window: Window, logged: Sequence[Fault]) -> Finding:
-    """Only the log tells: the filesystem was full for seconds, or shows space that it has not."""
+    """Only in the log: the filesystem was full for seconds, or reports space it does not have."""
     worst = logged[0]
     rows = [row for row in window.latest(Filesystem) or () if row.device == worst.thing]
     where = f"{rows[0].mount_point} ({worst.thing})" if rows else worst.thing

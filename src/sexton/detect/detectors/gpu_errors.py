@@ -13,7 +13,7 @@ until then every job that is placed here fails.
 **What would make it wrong.** Xid 13, 31, 43 and 45 are usually the program's own fault (an illegal
 address, an exit while work was queued) and only notes here; many GPUs with the same Xid 31 at once
 point at the program, one GPU again and again at the card. One hardware fault causes others: after
-74 or 79 come 45 and 43 of every process. A GPU that was reset by a person also logs.
+74 or 79 come 45 and 43 of every process. A manual GPU reset is logged, too.
 
 **Check by hand.** ``dmesg -T | grep -E 'NVRM|SXid|amdgpu'``; ``nvidia-smi -q`` (it may hang);
 ``lspci -s BUS -vv | grep LnkSta``; ``dcgmi diag -r 3`` on an idle node.

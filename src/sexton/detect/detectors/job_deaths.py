@@ -1,9 +1,9 @@
 """A job's death was marked in the recording.
 
 **What is seen.** Marks set in the recording with ``sexton recording mark DIR "job 17 died"``, by
-a person or by the scheduler's own hook, whose words describe an end: died, killed, crashed, failed,
-lost, timed out, and the terms that Ray and Kubernetes use. The time is when the recorder
-read the mark, within a second of its being set. It has no threshold: one death is one.
+an operator or by the scheduler's own hook, whose words describe an end: died, killed, crashed,
+failed, lost, timed out, and the terms that Ray and Kubernetes use. The time is when the recorder
+read the mark, within a second of its being set. There is no threshold: one death counts.
 
 **Why it hurts.** It is what everything else is about: the node's symptoms before that moment are
 worth more than those of any other hour. It is not a problem *of the node* and does not change the

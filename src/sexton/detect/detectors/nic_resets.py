@@ -9,7 +9,7 @@ joined with its interrupt and its core, or with the core the driver names itself
 **Why it hurts.** For seconds nothing is sent or received; connections with short timeouts break.
 A training job reports a lost actor, and the node looks idle a moment later.
 
-**What would make it wrong.** Resets requested by a person (``ethtool --reset``, a driver reload, an
+**What would make it wrong.** Requested resets (``ethtool --reset``, a driver reload, an
 MTU change on some drivers) look alike. The log is a ring and forgets; counters start again with the
 driver. The queue's core is today's: irqbalance may have moved it since. ``wd_expired`` (the device
 stopped its keep-alive) and ``missing_intr`` (an interrupt was lost) point at the device or the
@@ -97,7 +97,7 @@ class _Report:
 
     @property
     def is_reset(self) -> bool:
-        """Or only a watchdog that fired: some drivers tell and do nothing."""
+        """Or only a watchdog that fired: some drivers log it and do nothing."""
         said = any(
             line.event.family != "nic_watchdog" for burst in self.bursts for line in burst.lines
         )

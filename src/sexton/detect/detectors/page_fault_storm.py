@@ -83,7 +83,7 @@ class Tally(NamedTuple):
 def tally(window: Window, span: tuple[float, float]) -> Tally | None:
     """By the readings of processes around a span; `None` where there are not two of them.
 
-    A process that was born meanwhile took all it has; one that ended is not known any more.
+    A process that was born meanwhile took all it has; one that exited is unknown.
     """
     read = _around(window.between(Process, span[0] - AROUND_S, span[1] + AROUND_S), span)
     if len(read) < 2:

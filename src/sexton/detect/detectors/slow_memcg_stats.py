@@ -97,7 +97,7 @@ def _slow(
 
 
 def _too_vague(worst: WalkCost, evidence: list[Evidence]) -> Finding:
-    """Nothing to tell a flat cost from a growing one: neither healthy nor sick may be said."""
+    """A flat cost cannot be told from a growing one: neither healthy nor sick."""
     lacking = Missing(
         "a subtree of some dozen live cgroups and few dying ones to time",
         f"on a quiet moment, off the NIC's cores: time cat SUBTREE/{worst.file}",

@@ -154,7 +154,7 @@ def beginnings(window: Window) -> list[float]:
 
 
 def _poll_need_unknown(silence: Silence, lacking: Sequence[Missing]) -> Finding:
-    """Held and silent, and nothing tells whether a packet was waiting."""
+    """Held and silent; whether a packet was waiting is unknown."""
     row = silence.queues[0]
     summary = (
         f"core {silence.core} was held for {duration(silence.seconds)} and did not poll"
@@ -273,7 +273,7 @@ def _starved(seen: _Seen, lacking: list[Missing]) -> Finding:
 
 
 def _severity(seen: _Seen) -> Severity:
-    # A line that does not say whether NAPI was scheduled may tell of a lost interrupt.
+    # A line that does not say whether NAPI was scheduled may mean a lost interrupt.
     sure = [wait.seconds for wait in seen.recent if wait.scheduled == 1]
     sure += [wait.seconds for wait in seen.measured]
     sure += [silence.seconds for silence in seen.silent]

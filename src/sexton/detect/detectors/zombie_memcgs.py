@@ -298,7 +298,7 @@ def _arrival(going_on: Leak | None) -> str:
 def _rates(
     window: Window, census: CgroupCensus, moved: Growth | None, traced: Deaths | None
 ) -> list[Evidence]:
-    """Growth by each method that could tell, under its own name."""
+    """Growth by each available method, under its own name."""
     rates = []
     if moved is not None:
         drained = moved.drained_in_s
@@ -415,14 +415,14 @@ def _summary(
         return f"{text}; draining by itself, {-moved.last_step_percent_s:.0f} % a second"
     named = next((owner for owner in found if owner.dying is not None), None)
     if named is not None:
-        # Restarts tell how many there should be, not which ones they are.
+        # Restarts show how many there should be, not which ones they are.
         seen = any(method in named.method for method in (TRACED, TRACED_BEFORE, LISTED))
         about = "about " if LEDGER in named.method and not seen else ""
         text += f", {about}{named.dying:,} of them left under {named.shown}"
         if named.names is not None and nameless * 100 >= SHARE.value * (census.dying or 0):
             text += f" ({nameless:,} more, origin unknown)"
     elif found:
-        # Bytes do not tell who left the most: name them all, up to a line's length.
+        # Bytes do not show who left the most: name them all, up to a line's length.
         text += f", memory still charged to them is under {' · '.join(map(_holding, found[:3]))}"
         text += f" and {len(found) - 3} more" if len(found) > 3 else ""
     if moved is not None and moved.by >= ENOUGH.value:

@@ -36,7 +36,7 @@ def align(
     """Rank signals by what they did before the events.
 
     Signals are measured as they come and only their windows are kept. Without a layout, and with a
-    plan that does not say what was recorded, all of them are held: their readings tell.
+    plan that does not say what was recorded, all of them are kept: their readings decide.
     """
     plan = plan or Plan()
     if layout is None:

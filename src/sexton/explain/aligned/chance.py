@@ -70,7 +70,7 @@ def strata_known(values: F32, sizes: Sizes) -> npt.NDArray[np.bool_]:
 
 
 def scores(values: F32, sizes: Sizes, rng: np.random.Generator) -> F32:
-    """Normal scores of the ranks within each stratum; 0 in a stratum that tells nothing.
+    """Normal scores of the ranks within each stratum; 0 in a stratum without information.
 
     A control that is not known gets a score that a known window of its stratum has: nought would
     be a middling window, and make chance look narrower than it is.

@@ -3,7 +3,7 @@
 **Rule.** Both must be about the same core. *Proven*: the lockup lies inside the time the core was
 held, give or take the watchdog's 20 s of patience, and that core is the one held longest, whose
 time is known. *Likely*: another held core, or the core at another time and the same task on it. No
-link by the core alone at another time: what held it then is not known.
+link by the core alone at another time: what held it then is unknown.
 
 **Evidence against.** The watchdog names another task than the one that held the core.
 """

@@ -6,7 +6,7 @@ where less than 5 % of the dead are known to be from there. A busy parent elsewh
 nothing. The strength covers only those known to be from there.
 
 **Evidence against.** Most of what was seen to die there was released: ordinary churn. Less than
-half of the dead are known to be from there: who left the others is not known.
+half of the dead are known to be from there: who left the others is unknown.
 """
 
 from __future__ import annotations

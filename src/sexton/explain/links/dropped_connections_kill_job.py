@@ -5,7 +5,7 @@ loss, and the mark's own words name a lost connection (a time-out, a reset, Ray'
 `ObjectFetchTimedOutError`, `ActorDiedError`). *Likely*: within a minute. *Possible*: within ten;
 people mark late. No link where the job died before, or later.
 
-**Evidence against.** A mark that names another death: out of memory, a signal, a person.
+**Evidence against.** A mark that names another cause: out of memory, a signal, an operator.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A queue whose poll waits delivers nothing, and connections through it time out.
 
-**Rule.** The loss must begin while the poll waited, as far as readings of TCP's counters tell.
+**Rule.** The loss must begin while the poll waited, as far as readings of TCP's counters show.
 *Proven*: the interface is the only real one, so that what TCP lost went through it, and TCP counted
 time-outs meanwhile. *Likely*: several interfaces, or TCP counted retransmissions alone. No link
 where TCP's counters did not move meanwhile.

@@ -42,7 +42,7 @@ def parse(files: Mapping[str, str], cpu: int) -> CoreThrottle:
     return CoreThrottle(cpu, core, package, times[0], times[1])
 
 
-# Heat changes slowly, and the kernel log tells of it at once.
+# Heat changes slowly, and the kernel log reports it at once.
 @source(f"{PATH}/cpu*/thermal_throttle", rows=(CoreThrottle,), period_s=60.0)
 class Throttles:
     """A row per core."""

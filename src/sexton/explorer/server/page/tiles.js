@@ -16,7 +16,7 @@ const FORGIVEN_AFTER = 10e3;
 const LATE_SECONDS = 600, LATE_EVERY = 15e3;
 /** Requests at once: a browser has six connections, and lanes that the server has yet to read must
  *  keep neither the cores nor everything else waiting. */
-const MOST_ASKED = 5, MOST_ASKED_HEAT = 2;
+const MOST_PENDING = 5, MOST_PENDING_HEAT = 2;
 
 /** @param {number} level @returns {number} seconds */
 export function columnSeconds(level) {
@@ -166,7 +166,7 @@ export class TileCache {
     }
     const coming = new Set([...this.pending.values()].flatMap((pending) => pending.keys));
     for (const want of this.wanted.values()) {
-      const { lane, heat } = want, most = heat ? MOST_ASKED_HEAT : MOST_ASKED;
+      const { lane, heat } = want, most = heat ? MOST_PENDING_HEAT : MOST_PENDING;
       for (let index = want.first; index <= want.last; index++) {
         if ([...this.pending.values()].filter((pending) => pending.heat === heat).length >= most) break;
         const key = this.key(lane, want.level, index);
