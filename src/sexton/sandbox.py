@@ -1,7 +1,7 @@
-"""Limits for a process that parses bytes from elsewhere: recordings, archives, images, captures.
+"""Limits for a process that parses untrusted input: recordings, archives, images, captures.
 
 How to use it. A command runs in a child process of its own (`sexton.cli.parent`), which ends with
-it. Before that child opens the first byte from elsewhere, it confines itself::
+it. Before that child opens the first byte of it, it confines itself::
 
     from sexton.sandbox import confine, limits_for
 
@@ -138,16 +138,16 @@ def confine(limits: Limits, quiet: bool = False) -> None:
 
 
 def largest_read() -> int:
-    """How many bytes one table or file may become in memory: half of what this process may take,
-    since whoever asked for it makes something of it."""
+    """How many bytes one table or file may take in memory: half of this process's limit, since the
+    caller needs memory for its result."""
     return _UNCONFINED_READ if _in_force is None else _in_force.memory_bytes // 2
 
 
 def cause_of_death(number: int) -> str:
-    """In words why a process died of this signal; empty where somebody sent it."""
+    """Why a process died of this signal, in words; empty if another process sent it."""
     words = {
-        signal.SIGXCPU: "it used up the CPU time that is allowed for its input",
-        signal.SIGALRM: "it took longer than is allowed for its input",
+        signal.SIGXCPU: "it exceeded the CPU time limit for its input",
+        signal.SIGALRM: "it exceeded the time limit for its input",
         signal.SIGSYS: "it made a system call that is not allowed",
     }
     crashes = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
@@ -196,7 +196,7 @@ def _files(path: str) -> Iterator[os.stat_result]:
 
 def _filter_calls() -> str:
     """Install the filter in every thread of this process; why not, where that cannot be."""
-    import ctypes  # slow to import, and most commands read no file from elsewhere
+    import ctypes  # slow to import, and most commands read no untrusted file
 
     class Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))

@@ -132,7 +132,7 @@ def test_a_file_that_cannot_be_trusted_is_refused(tmp_path: Path) -> None:
     shared = tmp_path / "shared.toml"
     shared.write_text("")
     shared.chmod(0o666)
-    assert refused(shared).startswith("anybody may write to it")
+    assert refused(shared).startswith("writable by everyone")
     large = tmp_path / "large.toml"
     large.write_bytes(b"#" * (256 << 10) + b"#")
     assert refused(large) == "larger than 256 KiB"

@@ -17,7 +17,7 @@ import pytest
 from sexton.detect.registry import essentials
 from sexton.host.host import open_host
 from sexton.sources.cgroupfs.layout import read_layout
-from tests.support.elsewhere import NOBODY, Elsewhere, elsewhere
+from tests.support.other_user import NOBODY, BoundInstall, bound_install
 from tests.support.tools import need
 from tests.support.zombies import own_cgroup
 
@@ -27,8 +27,8 @@ NODE_LINE = "sudo sexton diagnose"
 
 
 @pytest.fixture
-def place() -> Iterator[Elsewhere]:
-    with elsewhere() as made:
+def place() -> Iterator[BoundInstall]:
+    with bound_install() as made:
         yield made
 
 
@@ -56,7 +56,7 @@ def findings(ended: subprocess.CompletedProcess[str]) -> dict[str, str]:
     return {finding["id"]: finding["verdict"] for finding in answer["findings"]}
 
 
-def test_nobody_is_told_what_root_would_add(place: Elsewhere) -> None:
+def test_nobody_is_told_what_root_would_add(place: BoundInstall) -> None:
     ended = place.run(*WATCH, via=NOBODY)
     assert (ended.stderr, ended.returncode in (0, 1, 3)) == ("", True)
     assert "tracefs.cgroup_events" in ended.stdout
@@ -64,7 +64,7 @@ def test_nobody_is_told_what_root_would_add(place: Elsewhere) -> None:
     assert "trace instance" not in ended.stdout
 
 
-def test_nobody_may_not_follow_deaths_and_is_told_who_may(place: Elsewhere) -> None:
+def test_nobody_may_not_follow_deaths_and_is_told_who_may(place: BoundInstall) -> None:
     ended = place.run("zombies", "--watch", "--seconds", "1", via=NOBODY)
     assert (ended.returncode, ended.stdout) == (3, "")
     (line,) = ended.stderr.splitlines()
@@ -73,13 +73,13 @@ def test_nobody_may_not_follow_deaths_and_is_told_who_may(place: Elsewhere) -> N
 
 @pytest.mark.parametrize("command", [("sources",), ("zombies", "--seconds", "0.5"), ("top",)])
 def test_nobody_gets_an_answer_from_every_command(
-    place: Elsewhere, command: tuple[str, ...]
+    place: BoundInstall, command: tuple[str, ...]
 ) -> None:
     ended = place.run(*command, via=NOBODY)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_a_cgroup_namespace_with_300_live_cgroups_never_shows_a_zombie(place: Elsewhere) -> None:
+def test_a_cgroup_namespace_with_300_live_cgroups_never_shows_a_zombie(place: BoundInstall) -> None:
     with own_cgroup() as (_, parent):
         for number in range(300):
             (parent / f"live{number}").mkdir()
@@ -96,7 +96,7 @@ def test_a_cgroup_namespace_with_300_live_cgroups_never_shows_a_zombie(place: El
                 assert findings(ended)["zombie_memcgs"] == "unknown"
 
 
-def test_a_pid_namespace_hides_the_nodes_service_manager(place: Elsewhere) -> None:
+def test_a_pid_namespace_hides_the_nodes_service_manager(place: BoundInstall) -> None:
     ended = place.run(*WATCH, unshare="-p -f --mount-proc")
     shown = lines(ended, ended.returncode)
     assert ended.returncode in (1, 3)
@@ -110,7 +110,7 @@ def test_a_pid_namespace_hides_the_nodes_service_manager(place: Elsewhere) -> No
     ["umount -l /sys", "mount --bind /dev/null /proc/cgroups", "umount -l /proc"],
     ids=["no-sys", "no-proc-cgroups", "no-proc"],
 )
-def test_what_is_hidden_is_unknown_and_not_clean(place: Elsewhere, hide: str) -> None:
+def test_what_is_hidden_is_unknown_and_not_clean(place: BoundInstall, hide: str) -> None:
     ended = place.run(*WATCH, "--json", first=hide)
     seen = findings(ended)
     assert ended.returncode in (1, 3)
@@ -122,7 +122,9 @@ def test_what_is_hidden_is_unknown_and_not_clean(place: Elsewhere, hide: str) ->
 # --- a real container -----------------------------------------------------------------------------
 
 
-def container(place: Elsewhere, bundle: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def container(
+    place: BoundInstall, bundle: Path, *arguments: str
+) -> subprocess.CompletedProcess[str]:
     """Run it in runc: its own root and namespaces, with the few rights runc gives by itself."""
     runc = need("runc", package="runc")
     root = bundle / "rootfs"
@@ -144,7 +146,7 @@ def container(place: Elsewhere, bundle: Path, *arguments: str) -> subprocess.Com
             (root / name).symlink_to(os.readlink(f"/{name}"))
     subprocess.run([runc, "spec"], cwd=bundle, check=True)
     config = json.loads((bundle / "config.json").read_text())
-    inside = Elsewhere(Path("/opt"))
+    inside = BoundInstall(Path("/opt"))
     config["process"].update(
         terminal=False,
         args=[*inside.command, *arguments],
@@ -177,7 +179,7 @@ def container(place: Elsewhere, bundle: Path, *arguments: str) -> subprocess.Com
 
 
 def test_a_container_is_told_what_was_judged_and_what_to_type_on_the_node(
-    place: Elsewhere, tmp_path: Path
+    place: BoundInstall, tmp_path: Path
 ) -> None:
     ended = container(place, tmp_path, *WATCH)
     shown = lines(ended, 3)
@@ -192,7 +194,7 @@ def test_a_container_is_told_what_was_judged_and_what_to_type_on_the_node(
     assert ended.stdout.count(NODE_LINE) == 1, "one line to type, not nine"
 
 
-def test_a_container_shows_no_zombie(place: Elsewhere, tmp_path: Path) -> None:
+def test_a_container_shows_no_zombie(place: BoundInstall, tmp_path: Path) -> None:
     ended = container(place, tmp_path, "zombies", "--seconds", "0.5", "--json")
     assert (ended.returncode, ended.stderr) == (3, "")
     assert json.loads(ended.stdout)["dying"] is None

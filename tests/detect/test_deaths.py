@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.detect.deaths import deaths, standing
+from sexton.detect.deaths import already_dying, deaths
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.window import Batch, Window
 from tests.support.windows import make_window
@@ -96,17 +96,17 @@ def later(before: list[Batch[CgroupEvent]], dying: int, *events: CgroupEvent) ->
 
 def test_the_dead_of_before_stand_until_they_are_released():
     before = [Batch(30.0, 30.0, tuple(event("rmdir", n, 20 + n) for n in range(4)))]
-    found = standing(later(before, 50, event("release", 2, 110.0), event("rmdir", 9, 111.0)))
+    found = already_dying(later(before, 50, event("release", 2, 110.0), event("rmdir", 9, 111.0)))
     assert [death.cgroup_id for death in found.deaths] == [0, 1, 3]
     assert found.sure
-    assert standing(make_window([(0.0, [])], empty=[CgroupEvent])) == ((), True)
+    assert already_dying(make_window([(0.0, [])], empty=[CgroupEvent])) == ((), True)
 
 
 def test_there_are_no_more_of_them_than_are_dying_and_after_a_gap_it_is_not_sure():
     before = [Batch(30.0, 30.0, tuple(event("rmdir", n, 20 + n) for n in range(4)))]
-    found = standing(later(before, 2))
+    found = already_dying(later(before, 2))
     assert [death.cgroup_id for death in found.deaths] == [2, 3]
     assert not found.sure
     gap = [*before, Batch(90.0, 90.0, (event("rmdir", 8, 80.0),), follows=False)]
-    assert not standing(later(gap, 50)).sure
-    assert standing(later(before, 0)).deaths == ()
+    assert not already_dying(later(gap, 50)).sure
+    assert already_dying(later(before, 0)).deaths == ()

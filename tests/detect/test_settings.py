@@ -93,7 +93,7 @@ def test_a_threshold_is_changed_for_the_run_and_for_all_that_share_it() -> None:
         ("silence = [1]", "silence 1: write [[silence]]"),
         (LOOP + "until = 2026-12-01", "silence 1: reason is required"),
         (LOOP + "reason = 'x'", "silence 1: until is required"),
-        (LOOP + "until = 2026-12-01\nreason = ' '", "silence 1: reason: must be a text"),
+        (LOOP + "until = 2026-12-01\nreason = ' '", "silence 1: reason: must be a string"),
         (LOOP + "until = 'soon'\nreason = 'x'", "silence 1: until: must be a date or a time"),
         (LOOP + "until = 12:00:00\nreason = 'x'", "silence 1: until: must be a date or a time"),
         (LOOP + "until = 2036-01-01\nreason = 'x'", "silence 1: until: is more than a year ahead"),

@@ -45,8 +45,8 @@ def test_a_page_has_title_text_thresholds_with_their_reasons_and_sources():
 
 def test_a_detector_without_needs_or_thresholds_says_so():
     page = detector_page(made("Odd.\n\nNo threshold."))
-    assert "Nothing is indispensable" in page
-    assert "None: see above why." in page
+    assert "No input is required" in page
+    assert "None, for the reason given above." in page
 
 
 def test_names_of_other_detectors_are_links_and_code_is_not():

@@ -64,7 +64,7 @@ def test_every_link_is_a_sentence_of_two_known_symptoms():
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
 def test_every_link_has_a_written_rule_and_says_what_would_prove_it(rule):
     assert "**Rule.**" in rule.doc
-    assert "**Speaks against it.**" in rule.doc
+    assert "**Evidence against.**" in rule.doc
     lowered = rule.doc.lower()
     assert any(f"*{item}*" in lowered for item in Strength) or "That of `" in rule.doc
     for words in (rule.story, rule.proof):

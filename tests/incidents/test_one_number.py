@@ -321,7 +321,7 @@ def test_dying_cgroups_are_one_number(name: str):
     if finding["verdict"] == "present":
         assert f"{dying:,.0f} dying memory cgroups" in found.text
     rows = found.cells("memcgs", found.end - 60, found.end + 1)
-    assert [row["dying"] for row in rows if row["dying"] != "not known"][-1] == number(dying)
+    assert [row["dying"] for row in rows if row["dying"] != "unknown"][-1] == number(dying)
     line = found.line("memcgs", "dying", "mean")
     assert line[~np.isnan(line)][-1] == dying
     assert found.measures[DYING] == dying
@@ -357,7 +357,7 @@ def test_restarts_of_a_unit_are_one_number(name: str):
     assert counted + unseen == pytest.approx(recent, abs=0.01)
 
     cells = [row[unit] for row in found.cells("restarts", found.start, found.end)]
-    peaks = [figure(cell.partition("peak ")[2] or cell) for cell in cells if cell != "not known"]
+    peaks = [figure(cell.partition("peak ")[2] or cell) for cell in cells if cell != "unknown"]
     peak = float(signal.value[known].max())
     assert max(peaks) == pytest.approx(peak, rel=5e-3)  # three digits are shown
     assert np.nanmax(found.line("restarts", unit)) == pytest.approx(peak, rel=1e-5)

@@ -56,7 +56,7 @@ def test_a_full_table_is_found_by_its_fill_its_drops_and_the_kernel_log():
     assert ended.returncode == 1
     text = " ".join(str(item["value"]) for item in full["evidence"])
     assert "table full in netns" in text or "table full, dropping" in text
-    # The other end's table is empty, and the log speaks of both: it is told as of elsewhere.
+    # The other table is empty, and the log is about both: it must not be reported as full.
     (other,) = [
         finding
         for finding in json.loads(empty.stdout)["findings"]

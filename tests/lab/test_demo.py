@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -62,7 +61,6 @@ def test_ctrl_c_in_the_middle_leaves_nothing_behind():
     for line in child.stdout:
         if line.startswith("SICK"):
             break
-    time.sleep(0.2)
     os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to the whole group
     rest = child.communicate(timeout=120)[0]
     assert child.returncode == 130

@@ -38,6 +38,15 @@ began = used()
 while used() < began + 50:
     time.sleep(0.05)
 """
+#: Threads that last: perf gives up if one exits while it lists them. Processes may come and go.
+THREADS = """
+import subprocess, threading
+def burn():
+    while True: sum(range(200))
+for _ in range(2): threading.Thread(target=burn, daemon=True).start()
+print("ready", flush=True)
+while True: subprocess.run(["true"])
+"""
 UNTIL_ROTATED = """
 import pathlib, sys
 while len([*pathlib.Path(sys.argv[1]).glob("perf.data.*")]) < 3:
@@ -262,19 +271,15 @@ def test_build_ids_that_perf_looked_for_at_the_end(tmp_path):
 def test_one_process_and_its_threads_by_number(tmp_path):
     perf = need("perf", package="linux-perf")
     path = tmp_path / "perf.data"
-    program = subprocess.Popen(load(30), stdout=subprocess.DEVNULL)
+    program = subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE)
     argv = [perf, "record", "-q", *FAST, "-g", "-p", str(program.pid), IDS, "-o", str(path)]
     try:
-        for _ in range(5):  # perf gives up where a thread ends while it is being looked at
-            time.sleep(0.3)
-            busy = [sys.executable, "-c", UNTIL_BUSY, str(program.pid)]
-            ended = subprocess.run([*argv, "--", *busy], check=False, capture_output=True)
-            if ended.returncode == 0:
-                break
-        assert ended.returncode == 0, ended.stderr
+        assert program.stdout.readline() == b"ready\n"
+        busy = [sys.executable, "-c", UNTIL_BUSY, str(program.pid)]
+        subprocess.run([*argv, "--", *busy], check=True, capture_output=True)
     finally:
         program.kill()
-        program.wait()
+        program.communicate()
     agree(str(path), cpu=False, least=100)
 
 
@@ -319,10 +324,12 @@ def test_a_later_file_of_a_compressed_set_is_refused_with_the_reason(tmp_path):
 def test_a_killed_perf_leaves_what_it_had(tmp_path):
     perf = need("perf", package="linux-perf")
     path = str(tmp_path / "perf.data")
-    argv = [perf, "record", "-q", *FAST, *WHOLE, "-m", "8", "-o", path, "--", *load(3)]
-    child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(2)
-    child.send_signal(signal.SIGKILL)
+    argv = [perf, "record", "-q", *FAST, *WHOLE, "-m", "8", "-o", path, "--", *load(60)]
+    child = subprocess.Popen(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    assert until(lambda: os.path.exists(path) and os.path.getsize(path) > 1 << 18)
+    os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     raw = read_raw(path)
     assert len(raw.columns.time_ns) > 100

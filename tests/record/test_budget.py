@@ -68,7 +68,7 @@ def test_too_much_memory_ends_the_child_that_holds_most_and_is_told_where_there_
     assert first == Verdict("rest", "perf.stacks", why)
     assert budget.judge_memory(1020.0, 101 << 20, heavy) is None
     told = [budget.judge_memory(now, 101 << 20, heavy) for now in range(1080, 2080, 10)]
-    assert [entry for entry in told if entry] == [Verdict("tell", "memory", why)] * 2
+    assert [entry for entry in told if entry] == [Verdict("report", "memory", why)] * 2
 
 
 def test_time_the_kernel_spends_on_our_behalf_counts() -> None:

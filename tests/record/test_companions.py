@@ -46,7 +46,7 @@ def test_an_alarm_dumps_the_last_seconds_event_by_event(
     monkeypatch.setattr(ring, "MOST_PERCENT", 100.0)  # a busy machine's events must not pause it
     place = tmp_path / "r"
     with recording(options(place), [calm()], [Ring]) as recorder:
-        time.sleep(2)
+        wait_for_reads(recorder, "test.calm", 20)  # ten a second: the ring holds two seconds
         leave_mark(place, remark_now("job 17 died", recorder.boot_id))
         wait_until(lambda: any("ring" in note.detail for note in recorder._recent), most_s=60)
         (armed,) = (companion.within for companion in recorder._companions)
@@ -89,7 +89,7 @@ def test_one_that_cannot_be_had_is_told_and_missed(tmp_path: Path) -> None:
 
     place = tmp_path / "r"
     with recording(options(place), [calm()], [refuse]) as recorder:
-        time.sleep(0.5)
+        wait_for_reads(recorder, "test.calm", 1)
     assert recorder.refused == ["perf: not installed; apt install linux-perf"]
     assert [note.detail for note in every(place, RecorderNote)] == ["perf: not installed"]
 

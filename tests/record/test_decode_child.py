@@ -189,7 +189,7 @@ def test_two_children_never_work_in_one_recording(place, tmp_path):
     finally:
         os.close(lock)
     assert ended.returncode == 1
-    assert "another one decodes" in ended.stderr
+    assert "another process is decoding" in ended.stderr
     assert raw.exists()
 
 

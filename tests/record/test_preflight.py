@@ -114,8 +114,8 @@ def test_a_directory_that_would_be_made_is_looked_for_upwards(tmp_path):
 
 
 def test_the_kernels_own_trees_take_no_files():
-    assert "no place for files" in why_not(open_host(), Path("/proc/sexton"))
-    assert "no place for files" in why_not(open_host(), Path("/sys/kernel/sexton"))
+    assert "cannot hold a recording" in why_not(open_host(), Path("/proc/sexton"))
+    assert "cannot hold a recording" in why_not(open_host(), Path("/sys/kernel/sexton"))
 
 
 def test_a_second_recorder_is_refused_by_the_pid_of_the_first(tmp_path):

@@ -100,7 +100,7 @@ def test_over_the_same_interval_replay_and_live_give_the_same_findings(
 def test_a_core_held_in_the_kernel_is_alarming_pinned_and_looked_at_closely(tmp_path: Path) -> None:
     place = tmp_path / "r"
     with recording(options(place)) as recorder:
-        time.sleep(1.5)
+        wait_for_reads(recorder, "procfs.stat", 2)
         # In real time, so that a test machine's other work does not take its share.
         command = ["chrt", "-f", "1", "taskset", "-c", "0"]
         command += ["dd", "if=/dev/zero", "of=/dev/null", "bs=4M"]
@@ -158,11 +158,11 @@ def calm() -> object:
 
 def test_a_second_recorder_on_one_directory_refuses_and_harms_nothing(tmp_path: Path) -> None:
     place = tmp_path / "r"
-    with recording(options(place), [calm()]):
+    with recording(options(place), [calm()]) as recorder:
         assert is_locked(place)
         with pytest.raises(StoreError, match=f"process {os.getpid()} is recording here already"):
             recorders.Recorder(open_host(), options(place))
-        time.sleep(0.5)
+        wait_for_reads(recorder, "test.calm", 1)
     assert not is_locked(place)
     assert every(place, VmCounter)
 

@@ -37,6 +37,14 @@ def annexes(place: Path) -> list[str]:
     return [annex.name for segment in Recording(place).segments for annex in segment.annexes]
 
 
+def be_sampled(cpu_s: float) -> None:
+    """Use so much CPU time, mostly in system calls: perf samples what runs, however slowly."""
+    enough_s = time.process_time() + cpu_s
+    with open("/dev/zero", "rb", buffering=0) as zero:
+        while time.process_time() < enough_s:
+            zero.read(1)
+
+
 def raw_files(place: Path) -> list[str]:
     return [path.name for path in place.glob("stacks/perf.data*")]
 
@@ -73,10 +81,7 @@ def test_sigterm_decodes_the_last_file_and_info_counts_its_samples(tmp_path, per
     place = tmp_path / "r"
     child = started(place, "--stacks", "--no-probe", "--no-ring")
     assert until(lambda: (place / "stacks" / "perf.data").exists(), 60)
-    calls = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1"]  # on an idle node nothing has a name
-    with subprocess.Popen(calls, stderr=subprocess.DEVNULL) as load:
-        time.sleep(3)
-        load.kill()
+    be_sampled(3)
     child.terminate()
     assert child.wait(60) == 0
     assert raw_files(place) == []
@@ -97,8 +102,8 @@ def test_the_file_of_a_killed_recorder_is_decoded_by_the_next(tmp_path, perf):
     for _ in range(2):  # the first is sealed by the second: its segment is there then
         child = started(place, "--stacks", "--no-probe", "--no-ring")
         assert until(lambda: (place / "stacks" / "perf.data").exists(), 60)
-        time.sleep(1)  # of samples; perf notices the kill and finishes its file
-        child.kill()
+        be_sampled(0.5)
+        child.kill()  # perf notices it and finishes its file
         child.wait()
     assert raw_files(place)
     last = started(place, "--stacks", "--no-probe", "--no-ring")

@@ -25,7 +25,7 @@ from sexton.reports.text.preflight import SCHEMA, preflight_json, preflight_text
 from sexton.sources.registry import all_sources
 from sexton.store.retention import Limits
 from tests.support.cli import quiet, sexton
-from tests.support.elsewhere import NOBODY, Elsewhere, elsewhere
+from tests.support.other_user import NOBODY, BoundInstall, bound_install
 
 LIMITS = Limits(12 * 3600.0, 2 << 30)
 #: A line for each source, and one screen of an ordinary terminal for the rest.
@@ -33,7 +33,7 @@ MOST_LINES = len(all_sources()) + 30
 ROOM = Room("/var/lib", 8 << 30, 6e6, 0.0, LIMITS, 0.5)
 
 
-class Homeless(Elsewhere):
+class Homeless(BoundInstall):
     """The same for an interpreter that is in somebody's home."""
 
     __slots__ = ()
@@ -45,8 +45,8 @@ class Homeless(Elsewhere):
 
 
 @pytest.fixture
-def place() -> Iterator[Elsewhere]:
-    with elsewhere() as made:
+def place() -> Iterator[BoundInstall]:
+    with bound_install() as made:
         yield Homeless(made.folder)
 
 
@@ -176,7 +176,7 @@ def test_where_minutes_go_is_said_without_the_password(tmp_path):
 
 
 @pytest.mark.root
-def test_nobody_may_not_write_there_and_is_told_so_in_one_line(place: Elsewhere, tmp_path: Path):
+def test_nobody_may_not_write_there_and_is_told_so_in_one_line(place: BoundInstall, tmp_path: Path):
     ended = place.run("record", "/var/lib/sexton-test-nobody", "--preflight", via=NOBODY)
     assert (ended.returncode, ended.stderr) == (2, "")
     lines = ended.stdout.splitlines()
@@ -186,7 +186,7 @@ def test_nobody_may_not_write_there_and_is_told_so_in_one_line(place: Elsewhere,
 
 
 @pytest.mark.root
-def test_nobody_could_record_into_a_directory_of_its_own_with_less(place: Elsewhere):
+def test_nobody_could_record_into_a_directory_of_its_own_with_less(place: BoundInstall):
     first = "install -d -o 65534 /run/sexton-test-own"
     # A mount of its own over /run, so that nothing stays.
     command = ("record", "/run/sexton-test-own/r", "--preflight", "--json")
@@ -208,7 +208,7 @@ def test_nobody_could_record_into_a_directory_of_its_own_with_less(place: Elsewh
 
 
 @pytest.mark.root
-def test_a_read_only_file_system_is_named_even_to_root(place: Elsewhere):
+def test_a_read_only_file_system_is_named_even_to_root(place: BoundInstall):
     ended = place.run("record", "/run/sexton", "--preflight", first="mount -t tmpfs -o ro t /run")
     assert ended.returncode == 2
     assert ended.stdout.splitlines()[0] == "cannot start: /run: read-only file system"

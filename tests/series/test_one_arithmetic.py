@@ -89,6 +89,7 @@ ALLOWED = {
     ),
     "cure/remedies/drop_caches.py": {"before - after": "what dropping caches freed"},
     "cure/verify.py": {"points[-1][0] - points[0][0]": "moments of readings"},
+    "detect/ceilings.py": {"limit - total": "a limit, and how near it is"},
     "detect/churn.py": {
         "edges[1] - edges[0]": "moments of readings",
         "later - earlier": "moments of deaths",

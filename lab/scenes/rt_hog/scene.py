@@ -1,4 +1,4 @@
-"""A realtime task computes on one core without a pause, and the kernel's brake is off."""
+"""A realtime task computes on one core without a pause, and RT throttling is disabled."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 their settings in force.
 
 The files of this machine, also when a recording, an archive or another tree is diagnosed. A file
-that anybody may change could hide a problem or call a healthy node sick, so it is refused.
+that anyone may change could hide a problem or call a healthy node sick, so it is refused.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_patterns(place: str) -> tuple[Pattern, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise CommandError(f"{place}: {error.strerror} (--config '' goes without it)") from None
+        raise CommandError(f"{place}: {error.strerror} (--config '' ignores it)") from None
     if not names:
         return ()
     if len(names) > _MOST_FILES:
@@ -84,7 +84,7 @@ def read_patterns(place: str) -> tuple[Pattern, ...]:
 
 
 def _wanted(given: str | None) -> str | None:
-    """The file that was asked for, by option or environment; "" asks for none."""
+    """The requested file, by option or environment; "" requests none."""
     return given if given is not None else os.environ.get(VARIABLE)
 
 
@@ -126,7 +126,7 @@ def _read(path: str, required: bool) -> str | None:
             return None
         raise CommandError(f"{path}: no such file") from None
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror} (--config '' goes without it)") from None
+        raise CommandError(f"{path}: {error.strerror} (--config '' ignores it)") from None
     with ExitStack() as opened:
         opened.callback(os.close, handle)
         found = os.fstat(handle)
@@ -135,7 +135,7 @@ def _read(path: str, required: bool) -> str | None:
         if found.st_uid not in (0, os.geteuid()):
             raise CommandError(f"{path}: belongs to user {found.st_uid}; must be root's or yours")
         if found.st_mode & stat.S_IWOTH:
-            raise CommandError(f"{path}: anybody may write to it; run: chmod o-w FILE")
+            raise CommandError(f"{path}: writable by everyone; run: chmod o-w FILE")
         stream = opened.enter_context(open(handle, "rb", closefd=False))
         content = stream.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:

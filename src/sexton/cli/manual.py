@@ -22,7 +22,7 @@ _FILES = (
 _ENVIRONMENT = (
     ("SEXTON_CONFIG", "the configuration file; empty for none"),
     ("NO_COLOR", "if it is not empty, no colours"),
-    ("TERM", "dumb: no colours, and no line is written over"),
+    ("TERM", "dumb: no colours, and no line is overwritten"),
     ("LC_ALL", "C or POSIX: ASCII only"),
 )
 _EXIT = (

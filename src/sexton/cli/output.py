@@ -84,7 +84,7 @@ def prepare() -> bool:
 
 
 def _encoding_given() -> bool:
-    """Python was told which encoding to use, whatever the locale."""
+    """Python's encoding is set explicitly, whatever the locale."""
     return bool(os.environ.get("PYTHONIOENCODING")) or os.environ.get("PYTHONUTF8") == "1"
 
 

@@ -6,7 +6,7 @@ the prompt did not come back. So a command that reads the node runs in a child. 
 its exit status, which comes through a pipe, and ends with it. A child that cannot end yet is left
 behind and ends as soon as the kernel lets it.
 
-What a command reads from elsewhere may crash the libraries that parse it. The child then confines
+Untrusted input may crash the libraries that parse it. The child then confines
 itself (`sexton.sandbox`), and its death is one line of the parent and exit 2.
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 from sexton import sandbox
 
-#: Commands that read a live node, or files from elsewhere.
+#: Commands that read a live node, or untrusted files.
 _VERBS = frozenset(
     (
         "diagnose", "why", "zombies", "fix", "audit", "gate", "top", "profile", "sources",

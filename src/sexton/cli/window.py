@@ -77,11 +77,9 @@ def is_archive(place: str) -> bool:
 def check_archive(args: argparse.Namespace) -> None:
     """Refuse options that only apply to a live node or to a recording."""
     if args.root != "/":
-        raise CommandError("an archive and --root exclude each other")
+        raise CommandError("an archive and --root cannot be combined")
     if args.seconds is not None or getattr(args, "stacks", False) or getattr(args, "probe", False):
-        raise CommandError(
-            "an archive was watched already: --seconds, --stacks and --probe say nothing"
-        )
+        raise CommandError("--seconds, --stacks and --probe have no effect on an archive")
 
 
 def read_archived(path: str) -> tuple[Window, Cost]:
@@ -125,7 +123,7 @@ def check_recording(args: argparse.Namespace) -> None:
 
 
 def open_recording(path: str, live: bool = False, times: int = 1) -> Recording:
-    """A recording, which may come from elsewhere: it is read in the sandbox. `live`: this node is
+    """A recording is untrusted input: it is read in the sandbox. `live`: this node is
     read as well; `times` as much CPU time as reading takes may be used."""
     from pathlib import Path
 

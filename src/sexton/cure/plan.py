@@ -348,8 +348,8 @@ def _joined(refused: Iterable[Refusal]) -> list[Refusal]:
 
 def _parents(found: Iterable[Owner]) -> tuple[list[Owner], int]:
     """Parents with the most zombies first, and how many zombies are under others: a few are not
-    worth the cache that running cgroups would lose. Leftover bytes choose nobody: they may be
-    anybody's, and the cache of running cgroups would pay for a guess."""
+    worth the cache that running cgroups would lose. Leftover bytes name no owner: they may be
+    any cgroup's, and running cgroups would lose cache for a guess."""
     sure = [owner for owner in found if owner.dying and owner.strength is not Strength.POSSIBLE]
     weight = Counter[str]()
     for owner in sure:
@@ -361,7 +361,7 @@ def _parents(found: Iterable[Owner]) -> tuple[list[Owner], int]:
 
 
 def _guess(found: Iterable[Owner]) -> str:
-    """The parent with the most leftover bytes, for a person to look at."""
+    """The parent with the most leftover bytes, for the user to look at."""
     most = max(found, key=lambda owner: owner.bytes or 0, default=None)
     if most is None or not most.bytes:
         return ""

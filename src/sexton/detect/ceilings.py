@@ -1,10 +1,10 @@
-"""The two walls a growing number of memory cgroups runs into, and when.
+"""The two limits that a growing number of memory cgroups reaches, and when.
 
-The *id wall*: memcg IDs have 16 bits. Kernels before about 4.8 keep an id until the memcg is
-released, later ones only while swap entries hold it; so the wall may not be there at all, and a
+The *ID limit*: memcg IDs have 16 bits. Kernels before about 4.8 keep an id until the memcg is
+released, later ones only while swap entries hold it; so the limit may not apply at all, and a
 node with more than 65,535 memory cgroups has proven that it is not.
 
-The *CPU-cost wall*: a walk over all memcgs that takes 5 s on one core is what resets ENA. It is
+The *cost limit*: a walk over all memcgs that takes 5 s on one core is what resets ENA. It is
 where the cost of one read per memcg, times their number, reaches 5 s.
 """
 
@@ -17,11 +17,11 @@ from sexton.model.cgroup import CgroupCensus, WalkCost
 from sexton.model.finding import Evidence
 from sexton.model.text import seconds
 
-ID_WALL = Threshold("id wall", 65_535, "memory cgroups", "memcg IDs have 16 bits")
-COST_WALL = Threshold(
-    "cost wall", 5, "s of one core", "transmit watchdogs (ENA's 5 s) reset a NIC that waits longer"
+ID_LIMIT = Threshold("id limit", 65_535, "memory cgroups", "memcg IDs have 16 bits")
+COST_LIMIT = Threshold(
+    "cost limit", 5, "s of one core", "transmit watchdogs (ENA's 5 s) reset a NIC that waits longer"
 )
-#: Above this a wall is out of sight: memory ends first, at some hundred KB a zombie.
+#: Above this a limit is out of sight: memory ends first, at some hundred KB a zombie.
 _IN_SIGHT = 5_000_000
 #: How far two quickest-of-three readings of the same small file may lie apart.
 _JITTER_S = 20e-6
@@ -61,19 +61,19 @@ def is_bound(walk: WalkCost, total: int | None) -> bool:
 
 
 def _ids(total: int, pace: float | None) -> Evidence:
-    wall = int(ID_WALL.value)
-    if total > wall:
+    limit = int(ID_LIMIT.value)
+    if total > limit:
         value = f"not here: {total:,} exist at once"
         wrong_if = "never: the count itself disproves it"
     else:
-        value = f"{total:,} of {wall:,}{_when(wall - total, pace)}"
+        value = f"{total:,} of {limit:,}{_when(limit - total, pace)}"
         wrong_if = (
             "dying memcgs release their IDs, as kernels since about 4.8 do unless swap holds them"
         )
     return Evidence(
         "memcg ID limit (worst case)",
         value,
-        f"< {wall:,}",
+        f"< {limit:,}",
         "memory cgroups",
         "/proc/cgroups, 16-bit IDs",
         float(total),
@@ -87,15 +87,15 @@ def _cost(total: int, walk: WalkCost, pace: float | None) -> Evidence:
     how = "measured" if walk.root_s is not None else "estimated"
     bound = is_bound(walk, total)
     share = now / max(total, 1)
-    wall = int(COST_WALL.value / share) if share > 0 else _IN_SIGHT + 1
+    limit = int(COST_LIMIT.value / share) if share > 0 else _IN_SIGHT + 1
     if bound:
         value = f"unknown: one read takes at most {seconds(now)}, too few cgroups were timed"
-    elif now >= COST_WALL.value:
+    elif now >= COST_LIMIT.value:
         value = f"reached: {seconds(now)} ({how}) for one read of {walk.file}"
-    elif wall > _IN_SIGHT:
+    elif limit > _IN_SIGHT:
         value = f"not in sight: {seconds(now)} ({how}) for one read of {walk.file}"
     else:
-        value = f"{seconds(now)} ({how}) now, 5 s at {wall:,}{_when(wall - total, pace)}"
+        value = f"{seconds(now)} ({how}) now, 5 s at {limit:,}{_when(limit - total, pace)}"
     return Evidence(
         "time until a statistics read takes 5 s",
         value,

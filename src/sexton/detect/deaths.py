@@ -83,7 +83,7 @@ def deaths(window: Window) -> Deaths | None:
     return Deaths(tuple(found), births, start_s, end_s, lost)
 
 
-class Standing(NamedTuple):
+class AlreadyDying(NamedTuple):
     """Zombies from before the window; `sure` where no release of one can have been missed."""
 
     deaths: tuple[Death, ...]
@@ -91,14 +91,14 @@ class Standing(NamedTuple):
 
 
 @remembered
-def standing(window: Window) -> Standing:
+def already_dying(window: Window) -> AlreadyDying:
     """Removed before the window and not released by its end, where a recording traced it.
 
     Without them a short span of a recording would not know whose dead it counts.
     """
     earlier = window.earlier(CgroupEvent)
     if not earlier:
-        return Standing((), True)
+        return AlreadyDying((), True)
     traced = deaths(window)
     begins = window.start_mono if traced is None else traced.start_s
     found, _ = _joined(_in_order([*earlier, *(window.batches(CgroupEvent) or ())]))
@@ -112,7 +112,7 @@ def standing(window: Window) -> Standing:
     lost = sum(row.lost for batch in window.earlier(CgroupEventGap) for row in batch.rows)
     whole = all(batch.follows for batch in earlier[1:])
     sure = not lost and whole and most >= len(stayed)
-    return Standing(tuple(stayed[-most:]) if most else (), sure)
+    return AlreadyDying(tuple(stayed[-most:]) if most else (), sure)
 
 
 def _in_order(batches: Iterable[Batch[CgroupEvent]]) -> list[CgroupEvent]:

@@ -24,8 +24,8 @@ RECLAIM = re.compile(
 )
 #: Tasks whose job it is, and reclaim on request.
 KSWAPD = re.compile(r"^(kswapd|balance_pgdat|kswapd_shrink_node|drop_slab|drop_caches)")
-#: Reclaim on somebody's order, by writing to a file (`memory.force_empty`, `memory.reclaim`, a
-#: limit) or by madvise(2): nobody waits for a page there, and the kernel's pressure stays at 0.
+#: Requested reclaim, by writing to a file (`memory.force_empty`, `memory.reclaim`, a
+#: limit) or by madvise(2): no task waits for a page there, and the kernel's pressure stays at 0.
 ORDERED = re.compile(
     r"^mem_cgroup_force_empty|^(memory|user_proactive)_reclaim(\.|$)|^memory_(high|max)_write"
     r"|^mem_cgroup_(resize_max|resize_limit|write)(\.|$)|^reclaim_store|^lru_gen_seq_write"

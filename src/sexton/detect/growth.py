@@ -1,4 +1,4 @@
-"""How the number of dead memory cgroups moves: three ways to tell, each with its name.
+"""How the number of dead memory cgroups moves: three methods, each with its name.
 
 The census of two moments gives the *net* growth of the window; traced deaths without release give
 its gross; dying ÷ uptime gives an average since boot, which says nothing about today. Only the

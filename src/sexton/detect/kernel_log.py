@@ -50,7 +50,7 @@ def was_read(window: Window) -> bool:
 
 
 def lacking(window: Window) -> tuple[Missing, ...]:
-    """What to tell where the log was not read."""
+    """What to report if the log was not read."""
     return () if was_read(window) else (missing(window.why_missing(KernelLog)),)
 
 
@@ -164,7 +164,7 @@ def bursts(found: Iterable[Line], key: Callable[[Line], str | None], gap_s: floa
 
 @dataclass(slots=True)
 class Burst:
-    """Lines that tell of one happening."""
+    """Lines about one event."""
 
     name: str | None
     lines: list[Line]

@@ -28,12 +28,12 @@ TOO_MANY = Threshold(
     "too many", 1_000, "dying", "the incident's image gate fails a build that leaves so many"
 )
 SOON = Threshold("soon", 24, "h until too many", "a node is looked at once a day, if at all")
-AT_ONCE = Threshold("at once", 1, "h until too many", "sooner than anybody looks who is not called")
-KEPT = Threshold("kept", 50, "% not released", "ordinary removals are released within a second")
-SETTLED = Threshold(
-    "settled", 10, "min since boot", "starting up leaves some dozens, without coming back for more"
+AT_ONCE = Threshold(
+    "at once", 1, "h until too many", "sooner than anyone looks without being paged"
 )
-#: Counts further back than this tell of another time.
+KEPT = Threshold("kept", 50, "% not released", "ordinary removals are released within a second")
+SETTLED = Threshold("settled", 10, "min since boot", "booting leaves a few dozen, once")
+#: Counts further back than this are about another time.
 _BACK_S = 3600.0
 #: Into so many parts a stretch is cut; a leak is in all of them.
 _PARTS = 3

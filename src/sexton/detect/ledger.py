@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sexton.detect.deaths import Deaths, deaths, standing
+from sexton.detect.deaths import Deaths, already_dying, deaths
 from sexton.detect.growth import ENOUGH, growth
 from sexton.detect.registry import Threshold
 from sexton.detect.spread import median
@@ -242,7 +242,7 @@ class _Dead(NamedTuple):
 
     @property
     def nothing(self) -> bool:
-        """Looked, and there are none to speak of."""
+        """Counted, and there are next to none."""
         few = self.node is not None and self.node < ENOUGH.value
         return few and not self.unreleased and not self.listed
 
@@ -320,7 +320,7 @@ def _judge(account: Account, dead: _Dead) -> Suspect | None:
     strength = _strength(match, account.active)
     here = dead.of(account.path)
     if strength is None or (here == 0 and not match.own):
-        return None  # where nobody died below its parent, it left nobody
+        return None  # no dead cgroups below its parent: it left none
     mine, theirs = account.total, here
     if match.growth and not match.number:
         mine, theirs = account.recent, dead.grown
@@ -411,7 +411,7 @@ def _together(accounts: Sequence[Account], found: list[Suspect], dead: _Dead) ->
 
 def _dead(window: Window) -> _Dead:
     traced = deaths(window)
-    before = standing(window)
+    before = already_dying(window)
     stayed = (*before.deaths, *(traced.unreleased if traced else ()))
     census = window.latest(CgroupCensus) or ()
     node = next((row.dying for row in census if row.scope == "node"), None)

@@ -18,11 +18,11 @@ from sexton.series.rates import totals
 
 _MISSED = re.compile(r"queue_(\d+)_tx_missed_tx")
 #: In the names of all counters that detectors, links and screens ask for.
-_TELLING = re.compile(r"reset|timeout|wd|miss|starvation|allowance")
+_RELEVANT = re.compile(r"reset|timeout|wd|miss|starvation|allowance")
 
 
 def physical(window: Window) -> tuple[str, ...] | None:
-    """Names of interfaces with a device behind them; `None` where nobody could look."""
+    """Names of interfaces with a device behind them; `None` if they could not be read."""
     rows = window.latest(Nic)
     if rows is None or hidden(window) is not None:
         return None
@@ -42,7 +42,7 @@ def hidden(window: Window) -> Missing | None:
 
 
 def namer(nics: Iterable[Nic], lines: Iterable[Line]) -> Callable[[Line], str | None]:
-    """Which interface a log line speaks of: by name, by bus address, or the only one there is.
+    """Which interface a log line is about: by name, by bus address, or the only one there is.
 
     Drivers name the device alone while the interface is being taken down and put up again.
     """
@@ -73,34 +73,34 @@ class Counter(NamedTuple):
 def counters(window: Window, names: Iterable[str]) -> list[Counter]:
     """The counters of these names, of every interface that has them."""
     wanted = frozenset(names)
-    assert all(map(_TELLING.search, wanted)), "a name that `_TELLING` does not know is not read"
-    return [counts for counts in _telling(window) if counts.name in wanted]
+    assert all(map(_RELEVANT.search, wanted)), "a name that `_RELEVANT` does not know is not read"
+    return [counts for counts in _relevant(window) if counts.name in wanted]
 
 
 def missed_by_queue(window: Window) -> list[tuple[str, int, Counter]]:
     """ENA's per-queue count of transmissions that were not completed in time."""
     found = []
-    for counts in _telling(window):
+    for counts in _relevant(window):
         match = _MISSED.fullmatch(counts.name)
         if match is not None and counts.value:
             found.append((counts.nic, int(match[1]), counts))
     return found
 
 
-def _telling(window: Window) -> list[Counter]:
-    """Every counter that may tell of a reset or a loss: read once, out of hundreds."""
+def _relevant(window: Window) -> list[Counter]:
+    """Every counter that may show a reset or a loss: read once, out of hundreds."""
     return window.keep("nic counters", lambda: list(_read(window)))
 
 
 def _read(window: Window) -> Iterator[Counter]:
-    rows = [row for row in window.latest(NicCounter) or () if _TELLING.search(row.counter)]
+    rows = [row for row in window.latest(NicCounter) or () if _RELEVANT.search(row.counter)]
     if not rows:
         return
     # Of the queues' own counters, which are many, only those that ever counted something matter.
     wanted = {
         (row.nic, row.counter) for row in rows if row.value or not _MISSED.fullmatch(row.counter)
     }
-    # A driver that was loaded again counts from zero: that step tells nothing.
+    # A driver that was loaded again counts from zero: that step means nothing.
     moved = totals(window.columns(NicCounter, ("value",), wanted.__contains__))
     for row in rows:
         step = moved.get((row.nic, row.counter), {}).get("value")

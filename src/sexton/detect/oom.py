@@ -34,7 +34,7 @@ _NUMA = {"CONSTRAINT_CPUSET": "cpuset", "CONSTRAINT_MEMORY_POLICY": "memory poli
 @dataclass(frozen=True, slots=True)
 class Kill:
     """One process that was killed. `scope` is whose memory was short: "cgroup", "node", "cpuset",
-    "memory policy", or "" where no line tells. `cgroup` is the one whose limit was reached."""
+    "memory policy", or "" where no line says so. `cgroup` is the one whose limit was reached."""
 
     comm: str
     pid: int | None
@@ -73,7 +73,7 @@ class Kill:
 
 
 def kills(window: Window) -> list[Kill]:
-    """Every kill the log tells of, the oldest first."""
+    """Every kill in the log, the oldest first."""
     return window.keep("oom kills", lambda: list(_kills(_once(window))))
 
 

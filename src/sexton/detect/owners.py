@@ -1,4 +1,4 @@
-"""Who left the dead memory cgroups behind: every method that can tell, the strongest first.
+"""Who left the dead memory cgroups behind: every available method, the strongest first.
 
 1. tracefs: the path of a cgroup that was removed and not released. *Proven*, from the moment
    tracing began; *likely* where the trace buffer lost events and the count did not grow as much.
@@ -14,7 +14,7 @@ An `Owner` is a live directory and, where known, the names that died below it: `
 cure works (`memory.force_empty`, `memory.reclaim`), `names` is who to stop. The counts of one
 `path` add up: those that no method could name are one more owner of that path, without `names`.
 
-What would make it wrong: a path tells where a memcg *was*; where a directory of the same name
+What would make it wrong: a path shows where a memcg *was*; where a directory of the same name
 lives there again, the dead are shown below the new one.
 """
 
@@ -24,7 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
-from sexton.detect.deaths import deaths, standing
+from sexton.detect.deaths import already_dying, deaths
 from sexton.detect.growth import confirms, growth
 from sexton.detect.ledger import suspects
 from sexton.detect.stems import join, path_stem, pattern, split, unit_of
@@ -67,7 +67,7 @@ class Owner:
 
     @property
     def shown(self) -> str:
-        """`path` with `names`, for a person."""
+        """`path` with `names`, for display."""
         return join(self.path, self.names or "")
 
     @property
@@ -155,7 +155,7 @@ def _named(window: Window) -> _Heaps:
         heap.names.add(name)
         heap.traced += 1
         heap.surer(Strength.PROVEN if sure else Strength.LIKELY)
-    before = standing(window)
+    before = already_dying(window)
     for death in before.deaths:
         path, name = place(death.path)
         heap = heaps[path, path_stem(name)]
@@ -209,7 +209,7 @@ def exclusive(window: Window) -> dict[str, int]:
 def _ask_ledger(window: Window, heaps: _Heaps, counted: dict[str, int]) -> None:
     """Lets restarts name the dead that nothing stronger named.
 
-    A mere *possible* names nobody; it may only say more of those who are named already.
+    A mere *possible* names no owner; it only adds to owners that are named already.
     """
     for suspect in suspects(window):
         path, name = split(suspect.path)
@@ -236,7 +236,7 @@ def _ask_ledger(window: Window, heaps: _Heaps, counted: dict[str, int]) -> None:
 
 
 def _unnamed(window: Window, heaps: _Heaps, counted: dict[str, int], path: str) -> int | None:
-    """How many of the dead below `path` nobody has named; on v1 those of the whole node."""
+    """How many of the dead below `path` have no known owner; on v1 those of the whole node."""
     if counted:
         here = sum(heap.dying for (parent, _), heap in heaps.items() if parent == path)
         return max(counted.get(path, 0) - here, 0)
@@ -273,7 +273,7 @@ def _with_bytes(window: Window, found: list[Owner]) -> list[Owner]:
 def _earlier(window: Window) -> dict[str, CgroupResidual]:
     """The first reading that has rows, the last one aside.
 
-    An empty one may mean that so few were dying that nobody looked, and is no control windows.
+    An empty one may mean that too few were dying to be listed: it is not a baseline.
     """
     batches = window.batches(CgroupResidual) or ()
     rows = next((batch.rows for batch in batches[:-1] if batch.rows), ())

@@ -299,21 +299,21 @@ def not_applicable(name: str, summary: str) -> Finding:
 def reason(state: SourceState) -> str:
     """Why a source gave nothing, in words."""
     words = {
-        "absent": "not there",
-        "denied": "not allowed",
-        "malformed": "not understood",
+        "absent": "not found",
+        "denied": "permission denied",
+        "malformed": "cannot be parsed",
         "timeout": "did not answer",
         "skipped": "skipped, reading it costs too much",
         "failed": "a bug in Sexton",
     }.get(state.state, state.state)
     path = state.path or state.id or "not recorded"
     if state.state == "absent" and state.detail:
-        return f"{path}: {state.detail}"  # says more than "not there", and what is true
+        return f"{path}: {state.detail}"  # says more than "not found"
     detail = f" ({state.detail})" if state.detail else ""
     return f"{path}: {words}{detail}"
 
 
-#: For sources that know of nothing better: an unknown without a remedy helps nobody.
+#: For sources that know of nothing better: an unknown without a remedy is useless.
 _REMEDIES = {
     "absent": "sudo sexton diagnose  # on the node itself, with access to its /proc and /sys",
     "denied": "sudo sexton diagnose",

@@ -172,7 +172,7 @@ class _Reader:
 
     def _text(self, key: str, value: object) -> str:
         if not isinstance(value, str) or not value.strip() or len(value) > _REASON:
-            self.wrong(key, f"must be a text of 1 to {_REASON} characters")
+            self.wrong(key, f"must be a string of 1 to {_REASON} characters")
         return printable(value.strip())
 
     def _until(self, key: str, value: object) -> float:
@@ -188,7 +188,7 @@ class _Reader:
                 moment += timedelta(days=1)
             until = moment.timestamp()
         except (ValueError, OverflowError, OSError):
-            self.wrong(key, "is not a time that this machine knows")
+            self.wrong(key, "is out of range for this machine")
         if until > self._now_s + _LONGEST_S:
             self.wrong(key, "is more than a year ahead: a silence needs an end")
         return until

@@ -3,7 +3,7 @@
 **Measured.** The probe reports per core the longest wait that ended since the previous reading, and
 how long one has been in progress. Several readings see one long wait: first in progress and longer
 each time, then ended; here it becomes one. Where the probe was running it beats any inference from
-counters: a core that polled nothing while nothing waited starved nobody.
+counters: a core that polled nothing while nothing waited starved no queue.
 
 **Reported.** Lines of the driver in the kernel log.
 
@@ -272,7 +272,7 @@ def _follows(line: Line, found: Sequence[LoggedWait]) -> bool:
 
 #: NET_RX runs that the rest of this window promises at the least; fewer may be chance.
 _EXPECTED = 100.0
-#: The same from its average since boot: below it nobody would have expected a poll at all.
+#: The same from its average since boot: below it no poll would be expected at all.
 _IMAGINABLE = 10.0
 
 

@@ -89,7 +89,7 @@ def _is_doubtful(chain: Chain) -> bool:
 
 
 def _holds(longer: Chain, shorter: Chain) -> bool:
-    """Does the longer one tell all that the shorter one tells, without a doubt it has not?"""
+    """Does the longer one explain all that the shorter one does, as surely?"""
     if _is_doubtful(longer) and not _is_doubtful(shorter):
         return False
     return len(longer.links) > len(shorter.links) and set(shorter.findings) <= set(longer.findings)
@@ -98,8 +98,8 @@ def _holds(longer: Chain, shorter: Chain) -> bool:
 def unexplained(
     findings: Iterable[Finding], chains: Iterable[Chain], links: Iterable[Link] = ()
 ) -> tuple[str, ...]:
-    """Problems that no chain holds; and a death that somebody marked, which is no problem of the
-    node's and all the same what is asked about.
+    """Problems that no chain explains; and a marked death, which is not a problem of the
+    node but is what the user asks about.
 
     Where stacks have shown a problem at work in a symptom of a chain, and another cause of it was
     found the surer, the two have been weighed (`sexton.explain.weigh.contests`): it is told there.

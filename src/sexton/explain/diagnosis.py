@@ -32,7 +32,7 @@ _ABSENT = (Verdict.ABSENT, Verdict.NOT_APPLICABLE)
 
 
 def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
-    """Findings, the chains between them, what speaks against those, how a person would tell it, and
+    """Findings, the chains between them, evidence against those, the timeline, and
     what to do now."""
     window = witness(window)  # one for all: what was worked out once is kept with it
     findings = in_order((*run_all(window), *flagged(window)))

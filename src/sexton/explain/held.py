@@ -63,7 +63,7 @@ COMPACTION = "compaction"
 SOFTIRQ = "softirq"
 NETWORK = "network"
 
-#: For a person: what a core does whose stacks are of a family.
+#: For display: what a core does whose stacks are of a family.
 WORDS = {
     WALK: "walks memory cgroups",
     STATISTICS: "reads memory statistics",
@@ -74,7 +74,7 @@ WORDS = {
     FAULT: "serves page faults",
     COMPACTION: "compacts memory",
     SOFTIRQ: "is in softirq",
-    NETWORK: "takes in packets",
+    NETWORK: "receives packets",
 }
 #: What their functions are called where samples are counted.
 FUNCTIONS = {
@@ -94,7 +94,7 @@ _NAMES = {
     r"|css_next_descendant_p|lru_gen_seq_show|set_mm_walk",
     # Answers a read of a statistics file. On old kernels the walk is inlined in them.
     STATISTICS: r"memcg_(numa_)?stat_show|memory_(numa_)?stat_(show|format)|mem_cgroup_stat_show",
-    # Reclaim for one cgroup: it is at its limit, or somebody ordered it.
+    # Reclaim for one cgroup: it is at its limit, or a write requested it.
     LIMIT: r"try_to_free_mem_cgroup_pages",
     COMPACTION: r"_*(compact_zone|try_to_compact_pages|alloc_pages_direct_compact|kcompactd"
     r"|isolate_(migrate|free)pages)",
@@ -174,7 +174,7 @@ def core_of(held: Finding) -> str | None:
 
 
 def work_of(held: Finding, window: Window) -> Work | None:
-    """Its stacks by family; `None` where too few were taken there, or nobody could name them."""
+    """Its stacks by family; `None` where too few were taken there, or without symbols."""
     core = core_of(held)
     if core is None or held.start is None or held.end is None:
         return None
@@ -189,7 +189,7 @@ def work_of(held: Finding, window: Window) -> Work | None:
 
 
 def in_softirq(held: Finding) -> bool | None:
-    """Was it held in interrupts rather than in system time? `None` where nothing tells."""
+    """Was it held in interrupts rather than in system time? `None` if unknown."""
     if any(task.startswith(_SOFTIRQ_THREAD) for task in held.entities.get("task", ())[:1]):
         return True
     for evidence in held.evidence:
@@ -217,7 +217,7 @@ def dead_share(window: Window) -> float | None:
 
 
 def may_walk_the_dead(work: Work, window: Window) -> bool:
-    """Is a good part of the work a walk, and most of what is walked dead, or nobody knows?"""
+    """Is a good part of the work a walk, and most of what is walked dead, or unknown?"""
     dead = dead_share(window)
     return work.share(WALK) >= MUCH and (dead is None or dead >= MOST)
 

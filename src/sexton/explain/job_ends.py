@@ -1,6 +1,6 @@
 """A job that died after something broke: the rule that several links share.
 
-A mark says when a job died, in words of a person or of the job's last error. A link of this kind
+A mark says when a job died, in an operator's words or the job's last error. A link of this kind
 needs the death to have been marked after the cause began. How sure it is depends on how soon that
 was, on whether the mark's words name the cause or one of the things it is about, and on how surely
 such a cause ends whatever meets it.

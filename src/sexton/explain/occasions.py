@@ -51,7 +51,7 @@ def occasions(
 ) -> Occasions:
     """Its moments inside the window, oldest first; `findings` are those that concern it.
 
-    `known` are monotonic moments from elsewhere: a long window does not hold every reading.
+    `known` are monotonic moments from other sources: a long window does not hold every reading.
     """
     if subject.kind == "moment":
         return _moment(subject, window)
@@ -102,7 +102,7 @@ def _resets(subject: Subject, window: Window) -> _Found:
 
 
 def resets(window: Window) -> Iterator[tuple[float, str | None]]:
-    """Every reset the kernel's log tells of: when it began, and of which interface."""
+    """Every reset in the kernel log: when it began, and of which interface."""
     for burst in logged(window):
         mono = _mono(window, burst.lines[0])
         if mono is not None:
@@ -110,7 +110,7 @@ def resets(window: Window) -> Iterator[tuple[float, str | None]]:
 
 
 def lockups(window: Window) -> Iterator[tuple[float, str | None]]:
-    """Every lockup or stall: when it was first told, and of which core."""
+    """Every lockup or stall: when it was first logged, and of which core."""
     lines = kernel_log.lines(window, soft_lockups.FAMILIES)
     for burst in kernel_log.bursts(lines, _core, soft_lockups.ONE_STALL.value):
         mono = _mono(window, burst.lines[0])
@@ -153,7 +153,7 @@ def _ends(subject: Subject, window: Window) -> _Found:
             delay_s = (unit.restart_delay_us or 0) / 1e6
             exits |= {unit.main_exit_us / 1e6} if unit.main_exit_us else set()
     marks = {row for row in window.all(RestartMark) or () if printable(row.unit) == subject.name}
-    # The journal tells of a restart when its delay is over: the end was that much earlier.
+    # The journal logs a restart when its delay is over: the end was that much earlier.
     ends = sorted(window.mono(row.wall_s) - delay_s for row in marks)
     ends = [*ends[:1], *(b for a, b in pairwise(ends) if b - a > _SAME_S)]
     seen = sorted(exits)

@@ -2,7 +2,7 @@
 
 Every link is held to it, whatever its own rule says. Where the effect began before the cause, by
 more than readings are apart, and still lasted when the cause began, it is split there: the link
-speaks of the part since then (`Link.since`), and that there was an earlier one speaks against it.
+covers the part since then (`Link.since`), and the earlier part is evidence against it.
 What was there when the window began has no known beginning. Of what happened more than once, the
 first time is the beginning. An effect that was over before is left to the link's own rule, which
 says what an earlier time is worth (the kernel's log remembers a wait, the core is held now).
@@ -67,7 +67,7 @@ def _with_first_cause(link: Link, links: Sequence[Link], known: Mapping[str, Fin
 
 
 def _beginnings(finding: Finding, window: Window) -> tuple[float, ...]:
-    """Each time it happened, where the window's rows tell."""
+    """Each time it happened, where the window's rows show it."""
     if finding.id == nic_resets.NAME:
         return resets(finding, window)
     if finding.id == job_deaths.NAME:

@@ -12,7 +12,7 @@ docstring holds the written rule by which it is *proven*, *likely* or *possible*
     def join(cause: Finding, effect: Finding, window: Window) -> Bond | None: ...
 
 A link needs something both findings share (the same core, unit, queue) and the right order in
-time; `None` says that they have nothing to do with each other. `story` is how a person would tell
+time; `None` says that they have nothing to do with each other. `story` is how one would tell
 it, and `proof` what would make it *proven* where it is not. `advice` are steps that stop the cause,
 where the link knows more of it than the cause's own detector.
 """

@@ -1,4 +1,4 @@
-"""What somebody named, found among the things of the node.
+"""Find what the user named among the entities of the node.
 
 A person types ``core 5``, ``eth0``, ``ecs`` or ``kubelet``; findings speak of ``5``, ``eth0``,
 ``ecs.service`` and ``kubelet[2113/2140]``. Names are compared as they are printed, escaped, so that
@@ -95,7 +95,7 @@ def names_for(said: str, window: Window) -> Names:
         return names
     rest = _names(_named_elsewhere(window))
     names = {kind: tuple(dict.fromkeys((*names[kind], *rest[kind]))) for kind in names}
-    # A unit that systemd was not asked about still has its cgroup.
+    # A unit that was not read from systemd still has its cgroup.
     parts = (part for path in names["cgroup"] for part in path.split("/"))
     units = dict.fromkeys(part for part in parts if part.endswith(_SUFFIXES))
     names = {**names, "unit": tuple(dict.fromkeys((*names["unit"], *units)))}
@@ -192,7 +192,7 @@ def _threads(window: Window, table: type[Row]) -> Iterator[tuple[str, str]]:
 
 
 def _is_logged(said: str, window: Window) -> bool:
-    """Does a log line hold it? Then a finding may be about it, and only a diagnosis can tell."""
+    """Does a log line hold it? Then a finding may be about it; only a diagnosis can show."""
     word, _, rest = printable(said.strip()).partition(" ")
     text = rest.strip() if rest.strip() and word.lower() in WORDS else printable(said.strip())
     task = _TASK.fullmatch(text)
@@ -286,7 +286,7 @@ def _is_task(wanted: str, name: str) -> bool:
 
 
 def is_named(subject: Subject, kind: str, name: str) -> bool:
-    """Is this entity of a finding, or a part of it, what was asked about?
+    """Is this entity of a finding, or a part of it, the queried one?
 
     A unit is its cgroup and what is below that, an interface is its queues.
 

@@ -55,8 +55,8 @@ def answer(
     linked = list(dict.fromkeys(name for chain in chains for name in chain.findings))
     names = (*(name for name in linked if name in names), *(name for name in names if name not in
              linked))  # fmt: skip
-    document = dict.fromkeys([*names, *linked])
-    questions = _asked(subject, diagnosis)
+    named = dict.fromkeys([*names, *linked])
+    questions = _detectors_for(subject, diagnosis)
     return Why(
         about=subject,
         diagnosis=diagnosis,
@@ -65,14 +65,14 @@ def answer(
         decisive=essentials() if subject.kind == "moment" else questions[:1],
         chains=chains,
         story=tell(chains[0], diagnosis.by_id, window) if chains else (),
-        contests=tuple(contest for contest in diagnosis.contests if contest.symptom in document),
+        contests=tuple(contest for contest in diagnosis.contests if contest.symptom in named),
         coincidences=tuple(
             coincidence
             for coincidence in diagnosis.coincidences
-            if {*coincidence.findings} & {*document}
+            if {*coincidence.findings} & {*named}
         ),
         occasions=occasions(subject, window, mine, known),
-        missing=tuple(_missing((*document, *questions), diagnosis)),
+        missing=tuple(_missing((*named, *questions), diagnosis)),
         also=tuple(also),
     )
 
@@ -113,7 +113,7 @@ def _parts(chain: Chain, subject: Subject, known: Mapping[str, Finding]) -> Iter
 
 
 def _speaks_of_others(link: Link, subject: Subject, known: Mapping[str, Finding]) -> bool:
-    """Is what both sides share of the asked kind, and none of it what was asked?"""
+    """Do both sides share entities of the queried kind, none of which is the queried one?"""
     others = False
     for finding in (known[link.cause], known[link.effect]):
         for kind, names in finding.entities.items():
@@ -164,7 +164,7 @@ def _is_in(finding: Finding, function: str, window: Window) -> bool:
     return there >= MUCH * sum(row.samples for row in rows) > 0
 
 
-def _asked(subject: Subject, diagnosis: Diagnosis) -> tuple[str, ...]:
+def _detectors_for(subject: Subject, diagnosis: Diagnosis) -> tuple[str, ...]:
     if subject.kind == "symptom":
         return (subject.name,)
     known = diagnosis.by_id
@@ -175,7 +175,7 @@ def _asked(subject: Subject, diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def _missing(names: Iterable[str], diagnosis: Diagnosis) -> Iterator[Missing]:
-    """What is not known of these findings, each thing but once."""
+    """What these findings lack, each thing once."""
     known = diagnosis.by_id
     seen: set[str] = set()
     for name in dict.fromkeys(names):

@@ -310,7 +310,7 @@ def _contents(tar: TarStream) -> Iterator[tuple[str, bytes | str]]:
             tar.skip(padded(member.size))
         elif name.startswith("/") or ".." in name.split("/"):
             raise StoreError(
-                f"the archive has a member that leads out of it: {printable(name[:200])}"
+                f"the archive has a member that points outside it: {printable(name[:200])}"
             )
         elif member.kind == "link":
             yield name, member.target

@@ -1,4 +1,4 @@
-r"""Members of a tar from elsewhere, plain or compressed, read from front to back.
+r"""Members of an untrusted tar, plain or compressed, read from front to back.
 
 The formats are those of tar(5): ustar, GNU long names, pax. `tarfile` parses single headers and
 does not iterate: it trusts a header on how much to read into memory, and takes quadratic time for a

@@ -36,7 +36,7 @@ class Ranked(NamedTuple):
     `before` and `control` are medians; `effect` is their difference in robust spreads of the
     control windows. `p` is by permutation of windows within each event's stratum, `q` controls the
     false discoveries over all signals. `lead_s` is how long before the event it began to differ,
-    `None` where nothing stands out clearly enough to tell. `shown` is the number of events before
+    `None` where nothing stands out clearly enough. `shown` is the number of events before
     which it was beyond nine tenths of their own controls.
     """
 

@@ -38,7 +38,7 @@ class CgroupCensus(Row):
     `hierarchy`: "v1", "v2" or "hybrid" as the node is set up; `version` is where memory lives
     (1 or 2). `scope` is "node" only where both sides of the count saw the same tree, else
     "subtree". `total`, `live` and `dying` are `None` where they cannot be known; then `reason`
-    says why in words fit for a person.
+    says why in readable words.
     """
 
     hierarchy: str
@@ -103,7 +103,7 @@ class CgroupThrottle(Row):
 @row
 class CgroupCpu(Row):
     """CPU time one cgroup and all below it used; `waited_us` is the time in which one of its tasks
-    waited for a core (`cpu.pressure`, v2), `None` where the kernel does not tell."""
+    waited for a core (`cpu.pressure`, v2), `None` where the kernel does not report it."""
 
     entity = ("path",)
 

@@ -26,7 +26,7 @@ class Strength(StrEnum):
 class Bond(NamedTuple):
     """What joins a cause to an effect; `shared` is the entity they have in common.
 
-    `covers` is how many of the effect's things the strength speaks of, and how many there are:
+    `covers` is how many of the effect's things the strength covers, and how many there are:
     of 12,098 dying cgroups 2,048 may be proven to come from the cause. `None`: of all.
     `since` is the moment (UNIX) from which the effect is the cause's, where it began before it.
     """
@@ -58,7 +58,7 @@ class Link(Frozen):
 
     @property
     def sure(self) -> str:
-        """The strength in words, with the part of the effect that it speaks of.
+        """The strength in words, with the part of the effect that it covers.
 
         >>> link = Link("x", "a", "b", Strength.PROVEN, "", covers=(2048, 12098))
         >>> link.sure
@@ -72,7 +72,7 @@ class Link(Frozen):
 
     @property
     def is_partial(self) -> bool:
-        """Does it speak of less than half of the effect?"""
+        """Does it cover less than half of the effect?"""
         return self.covers is not None and 2 * self.covers[0] < self.covers[1]
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class Link(Frozen):
 
 @frozen
 class Rival(Frozen):
-    """One cause among several that a symptom may have, with what speaks for it and against it.
+    """One cause among several that a symptom may have, with the evidence for and against it.
 
     `chosen` is the one that the best chain takes.
     """

@@ -71,7 +71,7 @@ class Diagnosis(Frozen):
     replayed: Replayed | None = None
     contests: tuple[Contest, ...] = ()
     coincidences: tuple[Coincidence, ...] = ()
-    #: The best chain as a person would tell it, with times; one sentence each.
+    #: The best chain as a timeline; one sentence each.
     story: tuple[str, ...] = ()
     #: What the node's owner configured, as it was in force for this diagnosis.
     settings: Settings = Settings()

@@ -104,7 +104,7 @@ class Finding(Frozen):
     missing: tuple[Missing, ...] = ()
     rows: tuple[Rows, ...] = ()
     essential: int = 0
-    #: Set where the node's owner said that this is known; then it is no problem.
+    #: Set if the node's owner silenced it; then it is not a problem.
     silenced: Silenced | None = None
 
     def __post_init__(self) -> None:

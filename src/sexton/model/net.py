@@ -9,7 +9,7 @@ from sexton.model.row import Row, row
 class TcpCounters(Row):
     """TCP's own view of loss (`/proc/net/snmp` and `/proc/net/netstat`), since boot.
 
-    `out_segments` does not count what is sent again; `retransmitted_segments` counts that, the
+    `out_segments` does not count retransmits; `retransmitted_segments` counts that, the
     `syn_retransmits` of connections that were never made among it.
     """
 
@@ -33,9 +33,9 @@ NOT_TRACKING = "connections are not tracked: nf_conntrack is not loaded"
 class Conntrack(Row):
     """The kernel's table of tracked connections (`nf_conntrack`) in one network namespace.
 
-    `count` entries of at most `maximum` (0: no limit). `drops` are packets thrown away because no
-    entry could be had, `early_drops` entries thrown out of a full table to make room, and
-    `insert_failed` entries that lost a race; since boot, `None` where the kernel does not tell.
+    `count` entries of at most `maximum` (0: no limit). `drops` are packets dropped because no
+    entry was free, `early_drops` entries evicted from a full table to make room, and
+    `insert_failed` entries that lost a race; since boot, `None` where not reported.
     """
 
     count: int
@@ -97,7 +97,7 @@ class NicQueue(Row):
     """Queue → interrupt → cores, joined through the device's own interrupts.
 
     `direction` is "rx", "tx" or "rxtx"; `queue` is `None` for interrupts that serve no queue.
-    `cpus` is the effective affinity where the kernel tells it, else the allowed one.
+    `cpus` is the effective affinity where the kernel has it, else the allowed one.
     """
 
     entity = ("nic", "irq")

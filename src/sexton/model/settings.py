@@ -160,7 +160,7 @@ def _texts(values: list[object]) -> tuple[str, ...]:
 
 
 def differences(then: Settings, now: Settings) -> list[str]:
-    """What was configured otherwise, in words. A silence that ended meanwhile is no difference.
+    """What was configured otherwise, in words. A silence that ended meanwhile does not count.
 
     >>> held = Changed(("saturated_core",), "held", 4.0, 2.0, "s in a row")
     >>> differences(Settings("a", (held,), ("tcp_loss",)), Settings())

@@ -1,4 +1,4 @@
-"""The answer to "why?", entered by the symptom: what somebody named, and all that concerns it."""
+"""The answer to "why?", starting from the symptom: the queried entity and all that is about it."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def _column(found: pa.Table, name: str, kind: Any) -> Any:
 
 @contextmanager
 def _sensible(annex: Annex) -> Iterator[None]:
-    """An annex may come from elsewhere, with checksums that fit and nothing else that does."""
+    """An annex is untrusted: its checksums may match and its content still be invalid."""
     try:
         yield
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
@@ -244,7 +244,7 @@ def _sensible(annex: Annex) -> Iterator[None]:
 def _places(found: Any, most: int) -> Any:
     """Places in a list that is so long; -1 is none of them."""
     if len(found) and not -1 <= found.min() <= found.max() < most:
-        raise ValueError("a number leads out of its table")
+        raise ValueError("an index is out of range")
     return found
 
 

@@ -74,7 +74,7 @@ class Spent(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What to do about a source: `action` is "slow", "rest", "restore", or "tell" where nothing
+    """What to do about a source: `action` is "slow", "rest", "restore", or "report" where nothing
     can be done."""
 
     action: str
@@ -97,7 +97,7 @@ class Budget:
 
     @property
     def share(self) -> float | None:
-        """Per cent of one core over the last minute; `None` before there is one to speak of."""
+        """Per cent of one core over the last minute; `None` until there is one."""
         if len(self._history) < 2:
             return None
         (start, before, _), (end, after, _) = self._history[0], self._history[-1]
@@ -156,7 +156,7 @@ class Budget:
         if now - self._noted_s < _TOLD_AGAIN_S:
             return None
         self._noted_s = now
-        return Verdict("tell", "memory", why)
+        return Verdict("report", "memory", why)
 
     def _give_up(self, now: float, costs: Mapping[str, float], why: str) -> Verdict | None:
         before = self._history[0][2]

@@ -43,7 +43,7 @@ class Companion(Protocol):
     may_hang: bool
 
     def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
-        """Once a second; what it has to tell. `alarm` where one is on."""
+        """Once a second; rows to record. `alarm`: one is active."""
 
     def alarmed(self, pin: Pin) -> None:
         """An alarm was raised or goes on."""

@@ -148,7 +148,7 @@ class Ring:
                 self._noted_s = now_s
                 rows.append(self._state)
         elif alarm and self._state.mode == "paused" and not self._paused:
-            self._resume("an alarm is on")
+            self._resume("an alarm is active")
         return rows
 
     def alarmed(self, pin: Pin) -> None:
@@ -172,7 +172,7 @@ class Ring:
 
     def wake(self) -> None:
         self._paused = False
-        self._resume("back in the budget")
+        self._resume("back within budget")
 
     def close(self) -> None:
         if self._dumping is not None:

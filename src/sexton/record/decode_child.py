@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        print("another one decodes here", file=sys.stderr)
+        print("another process is decoding here", file=sys.stderr)
         return 1
     decoder = Decoder(directory, *map(int, arguments[2:]))
     for request in requests:
@@ -81,7 +81,7 @@ def _bound() -> None:
         allocator(_TRIM_THRESHOLD, _LARGE)
     import numpy  # noqa: F401 - what libraries reserve is not what a file takes
 
-    # Containers' programs are read for their symbols: they are anybody's.
+    # Containers' programs are read for their symbols: they are untrusted.
     expendable()
     confine(Limits(_reserved() + MEMORY_BYTES, _MOST_CPU_S), quiet=True)
 

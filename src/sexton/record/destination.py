@@ -175,9 +175,9 @@ class Directory:
     @contextlib.contextmanager
     def _parent(self, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
         """The directory that a file is in, as a descriptor, and the file's own name. No link below
-        the destination is followed: the destination may be somebody else's."""
+        the destination is followed: the destination may belong to another user."""
         *folders, last = name.split("/")
-        if {"", ".", ".."} & {*folders, last}:  # from a listing that somebody else wrote
+        if {"", ".", ".."} & {*folders, last}:  # from an untrusted listing
             raise OSError(errno.EINVAL, "not a name in a recording")
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         place = os.open(self.path, flags)

@@ -65,7 +65,7 @@ def flags(hertz: int, segment_s: int, keep_files: int, folder: str) -> list[str]
         if "No space left" in refusal:
             raise SourceSkipped(_NAME, f"{folder}: no space left to try it")
         if not extras:
-            raise SourceMalformed(_NAME, 0, last_words(refusal) or "refused without a word")
+            raise SourceMalformed(_NAME, 0, last_words(refusal) or "failed without a message")
         named = f"--{unknown[1]}" if unknown is not None else ""
         extras.remove(named if named in extras else extras[0])
 
@@ -98,8 +98,8 @@ def last_words(said: str) -> str:
     """
     lines = [line.strip() for line in said.split("\n")]
     lines = [line for line in lines if line and not line.startswith("[ perf record:")]
-    telling = [line for line in lines if re.search(r"(?i)error\b|fail|no space|cannot", line)]
-    return (telling or lines or [""])[-1][:200]
+    errors = [line for line in lines if re.search(r"(?i)error\b|fail|no space|cannot", line)]
+    return (errors or lines or [""])[-1][:200]
 
 
 def end_leftovers(host: Host, folder: str, patience_s: float = 5.0) -> int:

@@ -69,12 +69,12 @@ _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 NOT_READ = (
     "arguments and environments of processes",
     "contents of packets",
-    "contents of files but /proc, /sys, kmsg, os-release, cloud-init, journal",
+    "contents of files other than /proc, /sys, kmsg, os-release, cloud-init, journal",
 )
 #: The exceptions.
 _BUT = "PID 1's, for container="
 _BUT_PERF = "and perf's own"
-_BUT_NAMES = "but symbols of what ran"
+_BUT_NAMES = "except symbols of what ran"
 
 
 #: Their numbers in linux/capability.h.
@@ -187,7 +187,7 @@ def rights(host: Host, parts: Parts) -> tuple[Right, ...]:
             "/proc mounted with hidepid, if not in group root",
             _hides(host) and os.getegid() != 0 and 0 not in os.getgroups(),
             one("CAP_SYS_PTRACE"),
-            "the process table has our own processes only",
+            "only our own processes in the process table",
         ),
     )
 
@@ -235,7 +235,7 @@ class Planned(NamedTuple):
     """A source: how often it is read, and what a reading cost just now.
 
     `read_s` is `None` where there was none to be had: `state`, `detail` and `grant` say why.
-    `closer`: every second while an alarm is on.
+    `closer`: every second while an alarm is active.
     """
 
     id: str
@@ -278,7 +278,7 @@ class Program(NamedTuple):
 
 
 class Room(NamedTuple):
-    """The disk under the recording; `free_bytes` is `None` where nobody would say."""
+    """The disk under the recording; `free_bytes` is `None` if unknown."""
 
     place: str
     free_bytes: int | None
@@ -358,12 +358,12 @@ def preflight(host: Host, wanted: Wanted) -> Preflight:
 def why_not(host: Host, directory: Path) -> str:
     """Why the recorder cannot start here, in one line; empty if it can."""
     if not host.live:
-        return "a recorder records the node it runs on: leave --root away"
+        return "record works only on the node it runs on: remove --root"
     place = _nearest(directory)
     if not place.is_dir():
         return f"{place}: not a directory"
     if place.parts[1:2] in _KERNELS_OWN:
-        return f"{place}: the kernel's own, no place for files"
+        return f"{place}: a kernel filesystem, cannot hold a recording"
     for path in (place, *(directory / name for name in ("LOCK", *DIRECTORIES))):
         needed = os.W_OK | os.X_OK if path.is_dir() else os.W_OK
         if os.path.lexists(path) and not os.access(path, needed, effective_ids=True):
@@ -486,7 +486,9 @@ def _tracing(host: Host) -> tuple[str, str]:
     except SourceError as error:
         problem = str(error)
     try:
-        os.close(detached("tracefs"))  # as the recorder would: seen by nobody, gone when closed
+        os.close(
+            detached("tracefs")
+        )  # as the recorder would: invisible to others, gone when closed
     except OSError:
         return problem, f"{GRANT}; sudo sexton record"
     return "", ""
@@ -506,7 +508,7 @@ def _perf(host: Host) -> tuple[str, str]:
 
 def _programs(host: Host, parts: Parts) -> tuple[Program, ...]:
     missing = shutil.which("journalctl", path=_PATH) is None
-    problem = "not installed: restarts before the recording stay unknown" if missing else ""
+    problem = "not installed: restarts before the recording are unknown" if missing else ""
     found = [Program("journalctl", "what units and sessions did, once an hour", problem, "")]
     own = [f"seals segments every {SEGMENT_S / 60:.0f} min", "reads slow files"]
     if parts.ring:
@@ -516,16 +518,20 @@ def _programs(host: Host, parts: Parts) -> tuple[Program, ...]:
     found.append(Program("python", "; ".join(own), "", ""))
     if parts.stacks:
         found.append(
-            Program("perf", f"record, without end, nice {NICE}, dies with us", *_perf(host))
+            Program(
+                "perf",
+                f"perf record, continuous, nice {NICE}, exits with the recorder",
+                *_perf(host),
+            )
         )
     return tuple(found)
 
 
 def _not_read(parts: Parts) -> tuple[str, ...]:
     if not parts.stacks:
-        return (f"{NOT_READ[0]} (but {_BUT})", *NOT_READ[1:])
+        return (f"{NOT_READ[0]} (except {_BUT})", *NOT_READ[1:])
     but = f"{_BUT}, {_BUT_PERF}"
-    return (f"{NOT_READ[0]} (but {but})", *NOT_READ[1:-1], f"{NOT_READ[-1]} ({_BUT_NAMES})")
+    return (f"{NOT_READ[0]} (except {but})", *NOT_READ[1:-1], f"{NOT_READ[-1]} ({_BUT_NAMES})")
 
 
 FILE_BYTES = 2_500

@@ -234,7 +234,7 @@ class Recorder:
         for words in self._side_files.problems():
             self._note("disk", words)
         for path in self._side_files.changed():
-            self._note("config", f"{path} changed; it is in force after a restart of the recorder")
+            self._note("config", f"{path} changed; restart the recorder to apply it")
         for pin in self._side_files.pinned():  # shipping looks for its file
             for companion in self._companions:
                 companion.alarmed(pin)
@@ -258,7 +258,7 @@ class Recorder:
             self._note(*self._writer.written.notes.popleft())
 
     def _look_closer(self, now: float) -> None:
-        """While an alarm is on, read tables every second; afterwards on schedule."""
+        """While an alarm is active, read tables every second; afterwards on schedule."""
         wanted = EVERY_S if now < self._alarm_until else None
         given_up = {name for _, name in self._budget.given_up}
         for source in self._sources:
@@ -315,13 +315,13 @@ class Recorder:
             "slow": "read less often",
             "rest": "paused",
             "restore": "resumed",
-            "tell": "over its limit",
+            "report": "over its limit",
         }
         about = f"{verdict.source} {words[verdict.action]}"
         if verdict.action == "rest":
             about = _PAUSED.get(verdict.source, about)
         said = f"{about}: {verdict.why}"
-        kinds = {"restore": "restored", "tell": "detail"}
+        kinds = {"restore": "restored", "report": "detail"}
         self._note(kinds.get(verdict.action, "shed"), said)
         self._apply(verdict, said)
 

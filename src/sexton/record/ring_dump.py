@@ -71,7 +71,7 @@ class Dumping:
             said = self._child.stderr().strip().rpartition("\n")[2]
             return self._finish("" if status == 0 else said or f"ended with {status}")
         if time.monotonic() - self._began_s > _PATIENCE_S:
-            return self._finish(f"not done after {_PATIENCE_S:g} s; ended")
+            return self._finish(f"not finished after {_PATIENCE_S:g} s; killed")
         return None
 
     def close(self) -> None:

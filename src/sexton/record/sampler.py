@@ -256,7 +256,7 @@ class Sampler:
         """Read whatever is due by `now`; what will be read at `before_s` anyway may wait for that.
 
         It may where less than half a period is left: a process table read twice within a second
-        costs as much as two seconds' worth of it and tells less.
+        costs as much as two seconds' worth of it and shows less.
         """
         self._look_aside()
         due = []

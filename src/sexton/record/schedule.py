@@ -2,7 +2,7 @@
 
 A source's own period suits ten seconds of `diagnose`. Over hours, less is enough for some: fast
 counters are read every second, walks and tables every ten, what hardly changes every two minutes,
-and expensive sources once an hour. While an alarm is on, tables are read every second too.
+and expensive sources once an hour. While an alarm is active, tables are read every second too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXPENSIVE = (
     "kmsg.journal",
     "kmsg.sessions",
 )
-#: Read every second while an alarm is on, and at once when it is raised.
+#: Read every second while an alarm is active, and at once when it is raised.
 CLOSER = ("procfs.tasks", "cgroupfs.census", "procfs.interrupts", "systemd.units")
 #: Never paused: without them nothing else could be explained.
 ESSENTIAL = ("procfs.stat", "kmsg.log", "procfs.cgroups", "cgroupfs.root_stat", "procfs.node")

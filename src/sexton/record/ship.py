@@ -37,7 +37,7 @@ from sexton.store.pins import Pin, pins_in
 
 SCHEMA = "sexton.shipped/1"
 SHIPPED = "shipped.json"
-#: How often the open segment is sent again while a pin lasts.
+#: How often the open segment is uploaded again while a pin lasts.
 AGAIN_S = 15.0
 #: After a pin's end: its last segment is sealed by then, and perf's last file closed.
 SETTLED_S = LONGEST_RAW_S

@@ -4,7 +4,7 @@ The open file is ``DIR/stacks/perf.data``; perf renames it to ``perf.data.<local
 when it starts the next, without losing a sample between the two, and each stands alone. They are
 kept raw (0600) until they are decoded (`sexton.record.decoding`).
 
-- perf runs at a low priority (`NICE`) and is told to die with us, so that a ``kill -9`` of the
+- perf runs at a low priority (`NICE`) with a parent-death signal, so that a ``kill -9`` of the
   recorder makes it finish its file and go. `ChildOptions.dies_with_parent` watches the *thread*
   that calls `start` and `poll`, which has to live as long as the recorder: its main loop.
 - What a killed recorder left is taken over: an old perf is ended, its open file set aside as
@@ -60,7 +60,7 @@ _CHILD_OPTIONS = ChildOptions(nice=NICE, private=True, keep_stderr=True, dies_wi
 _OPEN = "perf.data"
 _CLOSED = re.compile(r"perf\.data\.[0-9]{14,20}(-torn)?(\.[0-9]+)?", re.ASCII)
 #: Of one file: two minutes of 98 busy cores. And no longer than this, so that what an alarm is
-#: about can soon be read; shorter would cost: perf tells of every process anew in each file.
+#: about can soon be read; shorter would cost: perf lists every process again in each file.
 _MOST_SAMPLES, _LONGEST_S = 1_150_000, 300
 _LEAST_WAIT_S, _MOST_WAIT_S = 1.0, 60.0
 #: How much later than due a rotation may come on a busy node.
@@ -245,7 +245,7 @@ class RollingStacks:
             if status is None:
                 self._running.stderr()  # keeps them short
                 if self._open_bytes() > self._rotation.keep_bytes:
-                    self._bury(now_s, "one file alone passed the bound in bytes")
+                    self._bury(now_s, "a single file exceeded the size limit")
             else:
                 said = last_words(self._running.stderr())
                 self._bury(now_s, said or _disk_full(self.folder) or f"ended with {status}")

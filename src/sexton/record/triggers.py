@@ -82,7 +82,7 @@ class Triggers:
             found = list(_waits(batch))
         else:
             return []
-        return [placed for core_time in found if (placed := self._placed(core_time)) is not None]
+        return [placed for alarm in found if (placed := self._placed(alarm)) is not None]
 
     def _placed(self, raised: Raised) -> Raised | None:
         """The alarm as new or going on; `None` if it has lasted for more than `LONGEST_S`."""

@@ -46,7 +46,7 @@ def index_page(detectors: Sequence[Detector]) -> str:
     parts = [
         _MARK,
         "# Detectors",
-        "A detector looks at what was read of one node and says whether a symptom is *present*, "
+        "A detector looks at one node's readings and says whether a symptom is *present*, "
         "*absent*, *unknown* or *not applicable*; read its name after “this node has …”. Each page "
         "is its runbook. While an essential one is unknown, a node is never called healthy "
         "(exit 3).",
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _thresholds(detector: Detector) -> str:
     if not detector.thresholds:
-        return "None: see above why."
+        return "None, for the reason given above."
     rows = "\n".join(
         f"| {_cell(threshold.name)} | {_number(threshold.value)} | {_cell(threshold.unit)} |"
         f" {_cell(threshold.why)} |"
@@ -103,8 +103,8 @@ def _thresholds(detector: Detector) -> str:
 def _needs(detector: Detector) -> str:
     if not detector.needs:
         return (
-            "Nothing is indispensable: it judges by what could be read, and says what could not. "
-            "Where nothing could, it is *unknown*."
+            "No input is required: it judges by what could be read, and says what could not. "
+            "If nothing could be read, it is *unknown*."
         )
     given = {kind: source for source in all_sources() for kind in source.rows}
     rows = "\n".join(

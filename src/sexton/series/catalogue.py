@@ -71,7 +71,7 @@ class Metric(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What tells one thing from another."""
+        """What identifies a thing."""
         return self.table.entity
 
 
@@ -195,10 +195,10 @@ THROTTLED = Metric(
     "stopped by its quota", "cgroup", scale=1e-4,
 )  # fmt: skip
 CGROUPS = Metric("memory_cgroups", Controller, ("cgroups",), Kind.GAUGE, "",
-                 "cgroups, the dying among them", "cgroup", wanted=_is_memory)  # fmt: skip
+                 "cgroups, including dying ones", "cgroup", wanted=_is_memory)  # fmt: skip
 CGROUPS_CHANGE = Metric(
     "memory_cgroups_change", Controller, ("cgroups",), Kind.CHANGE, _EACH,
-    "change of cgroups, the dying among them", "cgroup", wanted=_is_memory,
+    "change of cgroups, including dying ones", "cgroup", wanted=_is_memory,
 )  # fmt: skip
 DYING = Metric("dying_memcgs", CgroupCensus, ("dying",), Kind.GAUGE, "cgroups",
                "dying memory cgroups", "cgroup", "some dozens", compared=False)  # fmt: skip

@@ -41,8 +41,8 @@ class Clocks(NamedTuple):
 def clock_steps(window: Window, least_s: float) -> Clocks:
     """Every step of at least `least_s` that lasted for more than one reading.
 
-    A thread that was put off between reading the two clocks sees one reading out of line: that is
-    no step, and of a last reading nobody knows.
+    A thread that was preempted between reading the two clocks sees one reading out of line: that is
+    not a step, and for the last reading it is unknown.
     """
     kind = next((kind for kind in TABLES if window.read(kind)), None)
     pieces = list(window.columns(kind, fields_of(kind)[:1])) if kind is not None else []

@@ -32,7 +32,7 @@ _CLOSE_S, _LOOKED_AT = 55.0, 4
 
 
 class Waiting(NamedTuple):
-    """Tasks that wait, per core, by step; NaN is unknown. `source` is the file that tells."""
+    """Tasks that wait, per core, by step; NaN is unknown. `source` is the file it comes from."""
 
     start: F64
     end: F64
@@ -54,7 +54,7 @@ class Stretch(NamedTuple):
 
 class Queues(NamedTuple):
     """Tasks that wait for each core, by step; or for all together, under the key of no core, where
-    they were too few to matter. `source` are the files that tell."""
+    they were too few to matter. `source` are the files it comes from."""
 
     waiting: Series
     source: str

@@ -73,7 +73,7 @@ def _rate(metric: Metric, steps: Steps) -> Series:
 
 
 def _gauge(metric: Metric, columns: Columns, before: float) -> Series:
-    """A gauge speaks of the time since the reading before, and of nothing where there is none."""
+    """A gauge holds for the time since the previous reading; without one it covers no time."""
     rows = _rows(metric, columns.things)
     value = _added(metric, columns.values, rows) * metric.scale
     if metric.absent is not None:

@@ -3,7 +3,7 @@
 Counters are added up by what they are about, since their names come and go: before 4.8 the scans
 were counted by zone (`pgscan_direct_normal`), `allocstall` is by zone since then, and
 `pgscan_anon` with `pgscan_file` came in 5.8 (497a6c1b0990). Only those two count what a task scans
-for its own *cgroup* (a limit was reached, or somebody wrote to `memory.reclaim`): `pgscan_direct`
+for its own *cgroup* (a limit was reached, or a write to `memory.reclaim`): `pgscan_direct`
 and `allocstall` leave that out. So what they have more than all other scanners together is the
 cgroups' share.
 

@@ -314,7 +314,7 @@ def runs(times: Series | Steps, above: npt.NDArray[np.bool_]) -> Iterator[Run]:
 
 
 class Lazy(Sequence[T]):
-    """So many elements, each made when somebody looks at it: a night of steps is 43,200."""
+    """So many elements, each made on access: a night of steps is 43,200."""
 
     def __init__(self, number: int) -> None:
         self._number = number

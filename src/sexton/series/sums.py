@@ -1,7 +1,7 @@
-"""Amounts by key and reading, where a key that is not there comes to nothing.
+"""Amounts by key and reading, where a key that is not listed counts as zero.
 
-For what is listed only when it is there: tasks that ran, cgroups that died, functions that were
-seen. The readings tell when somebody looked; where nobody did, nothing is known.
+For tables that list only what exists: tasks that ran, cgroups that died, functions that were
+sampled. A key missing from a reading is zero; a missing reading is unknown.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def known_sum(values: Floats) -> Floats:
 
 
 class Readings(NamedTuple):
-    """Moments at which a table was read, how long each step to one was, and whether that is a step
-    in which somebody looked."""
+    """Times at which a table was read, the length of each step, and whether the step is known (the
+    table was read without a gap)."""
 
     mono: F64
     spent: F64

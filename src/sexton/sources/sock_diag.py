@@ -1,7 +1,7 @@
 r"""Sockets and the processes that own them: sock_diag(7), over netlink, as `ss` does.
 
 The structures are those of the kernel's include/uapi/linux/{inet_diag,unix_diag}.h. Sockets carry
-an inode, and the descriptors of processes (``/proc/PID/fd/N`` → ``socket:[INODE]``) tell the owner.
+an inode, and the descriptors of processes (``/proc/PID/fd/N`` → ``socket:[INODE]``) give the owner.
 Only our own network namespace is visible: a pod's sockets are in another, while its connections
 *to* the node's daemons appear here with the pod's address.
 

@@ -116,7 +116,9 @@ def test_without_stacks_faults_of_who_held_a_core_are_noted_and_blamed_for_nothi
     finding = detect(held(faults, share).window())
     assert (finding.verdict, finding.severity) == (verdict, Severity.INFO)
     if verdict == "present":
-        assert "which held core 1; only stacks can show whether by its faults" in finding.summary
+        assert (
+            "which held core 1; only stacks can show whether its faults held it" in finding.summary
+        )
         assert finding.entities == {"core": ("1",), "task": ("allocd[7]",)}
         assert (finding.start, finding.end) == (EPOCH, EPOCH + 8)
 

@@ -71,7 +71,10 @@ def test_a_busy_start_is_found_in_an_hour_of_calm_and_only_it():
     finding = run(*readings)
     assert finding.severity is Severity.WARNING
     assert (finding.start, finding.end) == (EPOCH + 1000, EPOCH + 1060)
-    assert "90 % of its periods for 30.0 s; its cores waited 24.0 s" in finding.summary
+    assert (
+        "90 % of its periods for 30.0 s; throttled time summed over its cores: 24.0 s"
+        in finding.summary
+    )
 
 
 def test_what_lies_between_readings_that_are_left_out_is_no_stretch():
@@ -94,7 +97,7 @@ def test_the_one_stopped_longest_leads_and_all_are_named():
         (0, [row(0, 0, 0), row(0, 0, 0, other), row(0, 0, 0, "/calm")]),
         (10, [row(100, 60, 6), row(100, 90, 8, other), row(100, 1, 0.01, "/calm")]),
     )
-    assert finding.summary.startswith(f"{other} (and 1 more cgroup) was stopped")
+    assert finding.summary.startswith(f"{other} (and 1 more cgroup) was throttled")
     assert finding.entities == {"cgroup": (other, PATH), "unit": ("a.service",)}
 
 
@@ -122,8 +125,11 @@ def test_one_reading_cannot_tell():
 
 def test_time_of_many_cores_exceeds_the_clock_and_is_said_to_be_theirs():
     summary = ten_seconds(100, 100, 40.0).summary
-    assert "in 100 % of its periods for 10.0 s; its cores waited 40.0 s" in summary
-    assert summary.endswith("all together")
+    assert (
+        "in 100 % of its periods for 10.0 s; throttled time summed over its cores: 40.0 s"
+        in summary
+    )
+    assert "summed over its cores" in summary
     assert "40.0 s of 10.0 s" not in summary
 
 

@@ -62,7 +62,7 @@ def test_a_core_held_in_user_mode_is_found_with_its_task_policy_and_unit():
 @pytest.mark.parametrize(
     ("share", "policy", "seconds", "verdict", "severity"),
     [
-        (0.95, FIFO, 20, Verdict.PRESENT, Severity.WARNING),  # the kernel's brake
+        (0.95, FIFO, 20, Verdict.PRESENT, Severity.WARNING),  # RT throttling
         (0.85, FIFO, 20, Verdict.ABSENT, Severity.INFO),
         (1.0, FIFO, 4, Verdict.ABSENT, Severity.INFO),
         (1.0, OTHER, 20, Verdict.ABSENT, Severity.INFO),
@@ -91,7 +91,7 @@ def test_cores_without_threads_are_unknown():
 
 @pytest.fixture
 def hog() -> Iterator[int]:
-    """A real one, on the last core this process may use, with the kernel's brake as it is."""
+    """A real one, on the last core this process may use, with RT throttling as it is."""
     core = max(os.sched_getaffinity(0))
     code = (
         "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])});"

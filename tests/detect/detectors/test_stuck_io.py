@@ -102,7 +102,7 @@ def test_the_stack_to_read_is_that_of_the_last_owner():
 
 def test_tasks_that_wait_for_each_other():
     finding = logged(*hung("b:2", by="a:1"), *hung("a:1", by="b:2"))
-    assert finding.summary.endswith("held by b[2]; they wait for each other in a circle")
+    assert finding.summary.endswith("held by b[2]; they wait for each other (deadlock)")
 
 
 def test_the_last_report_names_the_owner():

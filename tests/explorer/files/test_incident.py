@@ -218,7 +218,7 @@ def test_a_long_spans_flame_graph_and_functions_say_of_what_they_are(
     against = {"from": compared["from"], "to": compared["to"], "baseline_from": 1.0}
     asked = [("flame", whole), ("functions", whole), ("flame", half), ("flame", against)]
     flame, functions, other, difference = answered(ASK_NOTES, data, asked)
-    assert re.fullmatch(r"a choice: 4 times 2 s of \d.*, evenly spread", flame)
+    assert re.fullmatch(r"a sample: 4 times 2 s of \d.*, evenly spread", flame)
     assert functions == flame
     assert other.startswith("this file holds ")
     assert other.endswith(f" only, not the chosen span · {flame}")

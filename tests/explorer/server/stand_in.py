@@ -136,7 +136,7 @@ class StandIn:
         return Seen(self.flame(start, end, who))
 
     def glimpse(self, start: float, end: float, who: Any = None) -> Seen:
-        return Seen(self.flame(start, end, who), "a first look", False)
+        return Seen(self.flame(start, end, who), "a preview", False)
 
     def ordered(self, start: float, end: float, who: Any = None, stop: Any = None) -> Ordered:
         flame = self.flame(start, end, who)

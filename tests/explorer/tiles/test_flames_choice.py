@@ -57,7 +57,7 @@ def test_a_first_look_is_a_part_and_says_so_and_then_all_is_there(tmp_path: Path
     assert view.span is not None
     first, whole = view.glimpse(*view.span), view.seen(*view.span)
     assert not first.settled
-    assert first.note.startswith("a first look: 3 times ")
+    assert first.note.startswith("a preview: 3 times ")
     assert whole.settled
     assert not whole.note
     assert 0 < first.flame.samples < whole.flame.samples

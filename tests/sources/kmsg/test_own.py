@@ -95,12 +95,12 @@ def test_lines_can_count_as_those_of_a_family_if_they_name_what_it_names() -> No
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
-        ({"name": "A b"}, "pattern 1: name: use small letters"),
+        ({"name": "A b"}, "pattern 1: name: use lowercase letters"),
         ({"name": None}, "pattern 1: name: is required"),
-        ({"meaning": " "}, "pattern 1: meaning: must be a text"),
+        ({"meaning": " "}, "pattern 1: meaning: must be a string"),
         ({"severity": "bad"}, "pattern 1: severity: must be one of info, warning, critical"),
         ({"example": "another line"}, "pattern 1: example: the regex does not match it"),
-        ({"regex": "a" * 501}, "pattern 1: regex: must be a text of 1 to 500 characters"),
+        ({"regex": "a" * 501}, "pattern 1: regex: must be a string of 1 to 500 characters"),
         ({"regex": "("}, "pattern 1: regex: not a regular expression"),
         ({"level": "x"}, "pattern 1: level: no such key"),
         ({"\x1b": "x"}, ""),
@@ -203,7 +203,7 @@ def test_files_are_read_in_order_and_only_if_they_may_be_trusted(tmp_path: Path)
     found = configuration.read_patterns(str(tmp_path))
     assert [pattern.id for pattern in found] == ["first", "second"]
     (tmp_path / "a.toml").chmod(0o666)
-    with pytest.raises(CommandError, match="anybody may write to it"):
+    with pytest.raises(CommandError, match="writable by everyone"):
         configuration.read_patterns(str(tmp_path))
 
 

@@ -163,15 +163,22 @@ def test_a_sleep_of_ours_is_in_the_dump_with_its_core_pid_name_and_time(comm):
     assert all(earlier.mono_ns <= later.mono_ns for earlier, later in pairwise(rows))
 
 
+def make_events() -> None:
+    """Switches, wake-ups and softirqs, whatever else the machine does."""
+    subprocess.run(["true"], check=True)
+
+
 @pytest.mark.root
 def test_only_the_newest_seconds_are_dumped():
     with EventRing(open_host()) as ring:
         ring.arm()
-        time.sleep(0.4)
-        now_ns = time.monotonic_ns()
-        rows = list(ring.dump(0.2))
+        make_events()
+        since_ns = time.monotonic_ns()
+        make_events()
+        rows = list(ring.dump((time.monotonic_ns() - since_ns) / 1e9))
         assert rows
-        assert rows[0].mono_ns >= now_ns - 200_000_000
+        assert rows[0].mono_ns >= since_ns
+        assert next(iter(ring.dump(60))).mono_ns < since_ns
 
 
 @pytest.mark.root
@@ -193,12 +200,11 @@ def test_a_paused_ring_grows_no_more_and_costs_nothing_until_it_is_resumed():
     with EventRing(open_host()) as ring:
         ring.arm()
         assert ring.rate() is None
-        time.sleep(0.3)
-        assert ring.rate() > 0
+        assert until(lambda: (ring.rate() or 0) > 0)
         ring.pause("enough")
         before = [stats for _, stats in sorted(ring._instance.stats())]
         held = [line for stats in before for line in stats.split("\n") if "entries" in line]
-        time.sleep(0.3)
+        make_events()
         after = [stats for _, stats in sorted(ring._instance.stats())]
         assert held == [line for stats in after for line in stats.split("\n") if "entries" in line]
         assert len(list(ring.dump(60))) > 0, "what it held stays"
@@ -206,12 +212,10 @@ def test_a_paused_ring_grows_no_more_and_costs_nothing_until_it_is_resumed():
             assert enabled.read().startswith("0")
         assert ring.state(None).mode == "paused"
         ring.rate()
-        time.sleep(0.1)
+        make_events()
         assert ring.rate() == 0
         ring.resume("a trigger")
-        ring.rate()
-        time.sleep(0.3)
-        assert ring.rate() > 0
+        assert until(lambda: (ring.rate() or 0) > 0)
 
 
 @pytest.mark.root
@@ -229,9 +233,7 @@ def test_over_its_budget_it_thins_then_pauses_and_comes_back_for_a_trigger(monke
         assert "off until a trigger" in state.reason
         assert state.estimated_percent == EVENT_NS / 100
         ring.resume("nic_reset", grace_s=3600)
-        time.sleep(0.1)
-        ring.tend()
-        time.sleep(0.1)
+        assert until(lambda: (ring.tend().estimated_percent or 0) > 0), "over the limit"
         assert ring.tend().mode == "on"
 
 

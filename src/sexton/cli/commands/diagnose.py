@@ -1,7 +1,7 @@
 """What is wrong with this node, and how do you know?
 
-Watches the node for some seconds, then prints the verdict first: one paragraph, the
-chain of causes with what is normal, what is here and where it was read, what speaks
+Watches the node for a few seconds, then prints the verdict first: one paragraph, the
+cause chain with normal and current values and where they were read, the evidence
 against it, what could not be seen and the command that would show it, and what to do.
 
   sexton diagnose                       this node, ten seconds
@@ -10,7 +10,7 @@ against it, what could not be seen and the command that would show it, and what 
   sexton collect > collect.sh           for a node without Python:
   ssh node sh -s < collect.sh | sexton diagnose -
 
-What `sexton record` kept is judged by the same rules, also while it is still recording:
+A recording is diagnosed by the same rules, even while `sexton record` is still running:
 
   sexton diagnose --from /var/lib/sexton                      all of it
   sexton diagnose --from DIR --around 03:12                   five minutes on either side
@@ -21,9 +21,9 @@ For a ticket, the verdict and the pictures of `sexton serve` in one file that fe
 
   sexton diagnose --from DIR --around 03:12 --html incident.html
 
-Nothing is changed. As root a private tracefs instance (64 kB a core) follows cgroup
-deaths and is removed at the end; --no-trace leaves it out.
-Exit: 0 healthy, 1 a problem was found, 2 failed, 3 could not tell.
+Changes nothing on the node. As root it traces cgroup removals in a private tracefs
+instance (64 kB per core), removed at the end; --no-trace leaves it out.
+Exit: 0 healthy, 1 problem found, 2 failed, 3 could not tell.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _check(args: argparse.Namespace) -> None:
         raise CommandError("--around and --window require --from DIR")
     if args.recording is not None:
         if args.archive is not None:
-            raise CommandError("a recording and an archive exclude each other")
+            raise CommandError("a recording and an archive cannot be combined")
         check_recording(args)
     if args.archive is not None:
         check_archive(args)

@@ -1,4 +1,4 @@
-"""Record this node, so that the last twelve hours are there when it fails.
+"""Record this node: keep the last 12 hours for when it fails.
 
 Keeps cores, softirqs, the network, pressure, cgroups, units, processes (names only, no
 arguments), kernel messages and cgroup deaths in DIR, every second or every ten. An alarm

@@ -2,7 +2,7 @@
 
   sexton recording info DIR                     what it holds: span, alarms, tables, cost
   sexton recording verify DIR                   read every byte: is it intact?
-  sexton recording mark DIR "job 17 died"       keep the minutes around now
+  sexton recording mark DIR "job 17 died"       pin the minutes around now
   sexton recording export DIR --out PATH        a file per table, or a smaller recording
 
 DIR is what `sexton record DIR` writes. All of them work while it does.
@@ -35,14 +35,14 @@ marks, tables with their periods and sizes, missing sources and why, the recorde
 configuration and cost, and what readers must skip. Fast on any size. Exit: 0.
 """
 _VERIFY = """\
-Read every byte and report what is not as it was written, or makes no sense.
+Read every byte and report what is damaged or invalid.
 
   damaged   a file is not what was sealed or flushed, cannot be decoded, or is missing
   foreign   not written by a recorder; readers skip it
   torn      a recorder was killed while it wrote: at most its last flush is lost.
-            Reported, but no error
+            Reported, but not an error
 
-Exit: 0 whole and valid, 1 something is damaged or foreign, 2 not a recording.
+Exit: 0 intact and valid, 1 something is damaged or foreign, 2 not a recording.
 """
 _EXPORT = """\
 Write parts of a recording to files for other programs and other people.
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     add_json(add("info", _INFO, "what it holds"))
     add_json(add("verify", _VERIFY, "is it intact?"))
-    mark = add("mark", _MARK, "keep the minutes around now")
+    mark = add("mark", _MARK, "pin the minutes around now")
     mark.add_argument("text", metavar="TEXT", help="what happened, at most 500 characters")
     add_json(mark)
     _add_export(add("export", _EXPORT, "write parts of it to files"))
@@ -91,7 +91,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("--out", required=True, metavar="PATH", help="a directory to write to")
     parser.add_argument(
-        "--table", action="append", metavar="NAME", help="only this table; may be given again"
+        "--table", action="append", metavar="NAME", help="only this table; repeatable"
     )
     add_span(parser)
     parser.add_argument(
@@ -101,9 +101,9 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("parquet", "jsonl", "csv", "recording"),
         default="parquet",
-        help="of the files (default parquet)",
+        help="file format (default parquet)",
     )
-    parser.add_argument("--force", action="store_true", help="replace files that are there")
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")
     add_json(parser)
 
 
@@ -168,17 +168,17 @@ def _mark(args: argparse.Namespace) -> int:
         pin = None
         if recording_now:
             leave_mark(directory, remark)
-            told = "the recorder will pin the minutes around it"
+            message = "the recorder will pin the minutes around it"
         else:
             pin = pin_mark(directory, remark).id
-            told = f"no recorder is running, so the last 5 minutes recorded are pinned as {pin}"
+            message = f"no recorder is running, so the last 5 minutes recorded are pinned as {pin}"
     except OSError as error:
         raise CommandError(f"{directory}: {error.strerror}") from None
     if args.json:
         made = {"text": remark.text, "time": remark.wall_s, "recording_now": recording_now}
         output.print_json({"schema": _MARK_SCHEMA, **made, "pin": pin})
     else:
-        print(f"marked: {remark.text}; {told}")
+        print(f"marked: {remark.text}; {message}")
     return 0
 
 

@@ -1,7 +1,7 @@
 """Why did this happen: to a core, an interface, a unit, or at a time?
 
-Enters by the symptom. Shows the chain of causes that runs through what you name, how it
-came about, which causes compete for it, and what was different in the seconds before.
+Starts from the symptom. Shows the cause chain through it, the timeline, competing causes,
+and what was different in the seconds before.
 
   sexton why eth0                               this node: ten seconds, and its log
   sexton why core 5 --from /var/lib/sexton      all that was recorded
@@ -13,12 +13,12 @@ came about, which causes compete for it, and what was different in the seconds b
 Also a task (kubelet, kubelet[2113], pid 2113), a cgroup (/system.slice/ecs.service), a
 queue (eth0:5), a mount point or disk (/data, sda1), a marked job, a symptom
 (zombie_memcgs), a kernel function where there are stacks. A word before the name settles
-what it is: task kubelet, unit kubelet. On a live node a name that nothing has is refused
-at once; `task backup` waits for one to start.
+what it is: task kubelet, unit kubelet. On a live node, unknown names fail immediately;
+`task backup` waits for one to start.
 
-From a recording every signal of the node is compared with quiet seconds of the same
-recording; with fewer than five events nothing is called significant. Nothing is changed.
-Exit: 0 nothing wrong with it, 1 a problem concerns it, 2 failed, 3 could not tell.
+With a recording, every signal is compared with quiet seconds of the same recording; with
+fewer than five events nothing is called significant. Changes nothing on the node.
+Exit: 0 nothing wrong with it, 1 problem found on it, 2 failed, 3 could not tell.
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser)
     add_recording(parser)
-    parser.add_argument(
-        "--window", metavar="A..B", help="of the recording, from one time to another"
-    )
+    parser.add_argument("--window", metavar="A..B", help="only this part of the recording")
     add_live_options(parser)
     parser.set_defaults(around=None)
     add_config(parser)
@@ -109,7 +107,7 @@ def _seen(args: argparse.Namespace, said: str) -> Why:
     names = names_for(said, window)  # before the diagnosis: a typo is answered at once
     return replace(
         explain(said, diagnose(window, cost), window, names),
-        not_aligned="so short a look holds no quiet time to compare with; a recording does",
+        not_aligned="too short for a baseline; use a recording",
         remedy=f"sudo sexton record DIR  # then: sexton why {_again(said)} --from DIR",
     )
 

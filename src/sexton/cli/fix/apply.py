@@ -25,7 +25,7 @@ from sexton.errors import CommandError, SourceError
 if TYPE_CHECKING:
     from sexton.model.plan import Plan
 
-#: 64 bits: nobody makes another plan with the same digits.
+#: 64 bits: no one can forge another plan with the same digits.
 _SHORTEST_HASH = 16
 _MOST_BYTES = 16 << 20
 

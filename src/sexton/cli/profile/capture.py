@@ -100,7 +100,7 @@ def open_files(args: argparse.Namespace, files: list[str]) -> Opened:
 
 
 def _confine(args: argparse.Namespace) -> None:
-    """Captures may come from elsewhere: bound what they take by their size, if that is known."""
+    """Captures are untrusted: bound their cost by their size, if that is known."""
     from sexton.sandbox import confine, limits_for
 
     piped = any(not os.path.isfile(file) and not os.path.isdir(file) for file in args.files)

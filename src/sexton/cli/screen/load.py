@@ -120,7 +120,7 @@ def _task(step: Step[Process] | Step[Thread], tid: int) -> TaskLoad | None:
 
 
 def nic_loads(window: Window) -> tuple[NicLoad, ...]:
-    """Interfaces with a device behind them; where nobody knows which, all but `lo`."""
+    """Interfaces with a device behind them; if that is unknown, all but `lo`."""
     real = physical(window)
     known, counters = resets.by_nic(window), resets.counters(window)
     moved = dict(steps((window.batches(NetDevice) or ())[-2:], lambda row: row.name))

@@ -46,10 +46,7 @@ REPEATED = Threshold(
 )
 KEPT = Threshold("kept", 50, "% not released", "ordinary removals are released within a second")
 BY_THE_CLOCK = Threshold(
-    "by the clock",
-    25,
-    "% spread of the gaps",
-    "people and queues are irregular, restart loops are not",
+    "regular", 25, "% spread of the gaps", "people and queues are irregular, restart loops are not"
 )
 MANY = Threshold(
     "many",
@@ -156,7 +153,7 @@ def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
         moved = growth(window)
         if moved is None or moved.by < max(ENOUGH.value, family.deaths * KEPT.value / 100):
             return None
-        # Whose dead they are is not known: a container is suspect, others only on a laden node.
+        # Their owner is unknown: a container is suspect, others only on a laden node.
         laden = dying is not None and dying >= MANY.value
         severity = Severity.WARNING if family.container or laden else Severity.INFO
         return _Loop(family, f"while the dead grew by {moved.by:,}", severity)
@@ -168,7 +165,7 @@ def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
         severity = Severity.INFO if few and not regular else Severity.WARNING
         return _Loop(family, f"{family.kept:,} of them not released", severity)
     if family.container and regular:
-        why = f"one every {seconds(family.period_s or 0)}, by the clock"
+        why = f"one every {seconds(family.period_s or 0)}, at regular intervals"
         return _Loop(family, why, Severity.WARNING)
     return None
 

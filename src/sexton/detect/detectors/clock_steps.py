@@ -16,8 +16,8 @@ held or a virtual machine was paused while it looked. Steps before the window ar
 **Check by hand.** ``chronyc tracking``, ``timedatectl``, ``journalctl -u chrony -u
 systemd-timesyncd``; ``cat /sys/devices/system/clocksource/clocksource0/current_clocksource``.
 
-**What to do.** Find out who set it: NTP (wrong servers, two daemons at once), a person, or the
-hypervisor after a pause. Let a daemon slew instead of step (``makestep 1 3`` in chrony). An
+**What to do.** Find out who set it: NTP (wrong servers, two daemons at once), an administrator, or
+the hypervisor after a pause. Let a daemon slew instead of step (``makestep 1 3`` in chrony). An
 unstable counter: look for held cores at that time first (`soft_lockups`, `cpu_steal`).
 """
 

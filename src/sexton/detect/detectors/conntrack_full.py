@@ -69,7 +69,7 @@ _SOURCE = "/proc/net/stat/nf_conntrack"
 
 
 class _Report(NamedTuple):
-    """Everything that speaks of the table. `fill` is the highest in the window, in per cent.
+    """Everything known about the table. `fill` is the highest in the window, in per cent.
 
     Lines are of today, of an unknown time or older; `while_watched` are the first of these that
     were said in the window.
@@ -89,18 +89,18 @@ class _Report(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """By its fill, or by entries thrown out: that happens to a full one only."""
+        """By its fill, or by evicted entries: only a full table evicts."""
         return (self.fill or 0.0) >= FULL.value or self.moved("early_drops") > 0
 
     @property
     def dropped(self) -> int:
-        """Packets dropped while watched for want of an entry; a lost race is none."""
+        """Packets dropped while watched because the table was full; not those that lost a race."""
         wants = bool(self.while_watched) or self.is_full
         return self.moved("drops") if wants else 0
 
     @property
     def severity(self) -> Severity | None:
-        """`None` where there is nothing to tell."""
+        """`None` where there is nothing to report."""
         if self.dropped or any(map(_is_here, self.while_watched)):
             return Severity.CRITICAL
         exceeded = any(counts.moved for counts in self.allowance)
@@ -232,7 +232,7 @@ def _of(summary: _Report) -> str:
 
 
 def _is_here(line: Line) -> bool:
-    """Does it speak of the node's own network, and not of a container's?"""
+    """Is it about the node's own network, and not a container's?"""
     return line.number("netns") is None
 
 

@@ -70,7 +70,7 @@ FULL = Threshold(
     "full", 90, "% of a core busy", "tasks that wait for an idle core are stopped by their quota"
 )
 READY = Threshold(
-    "ready", 50, "% of the readings", "a task that is ready so often waits or runs there"
+    "ready", 50, "% of the readings", "a task that is runnable so often waits or runs there"
 )
 _TASKS = "/proc/PID/stat, /proc/PID/task/TID/stat"
 _SHOWN = 3
@@ -176,13 +176,13 @@ def detect(window: Window) -> Finding:
             return _contended(window, mine, others, tasks)
         lacking = Missing(f"a look of {duration(LASTING.value)}", "sexton diagnose --seconds 10")
         words = f"{worst.over.mean:.1f} tasks waited for core {worst.core}; {duration(watched)}"
-        return unknown(NAME, f"{words} do not show that it lasts", (lacking,))
+        return unknown(NAME, f"{words} is too short to show that it lasts", (lacking,))
     return _calm(found, lasting)
 
 
 def _lacking(window: Window) -> tuple[Missing, ...]:
     if not window.read(ReadyTasks) and not window.read(RunQueue):
-        what = "how many tasks are ready, or /proc/schedstat"
+        what = "the number of runnable tasks, or /proc/schedstat"
         return (Missing(what, "sudo sexton record  # older versions did not"),)
     if not window.read(Process) and not window.read(RunQueue):
         return (missing(window.why_missing(Process)),)
@@ -398,7 +398,7 @@ def _queue(crowd: _Crowd) -> Evidence:
         f"tasks, mean over {duration(crowd.over.seconds)}",
         crowd.source,
         round(crowd.over.mean, 2),  # a recording keeps less than all digits
-        "they have a low priority and hurt nobody",
+        "they have low priority and delay nothing else",
     )
 
 
@@ -430,7 +430,7 @@ def _stayed(tasks: Sequence[_Task], cores: Sequence[int]) -> Evidence:
     stay = sum(task.stayed for task in tasks)
     where = f"core {cores[0]}" if len(cores) == 1 else "these cores"
     return Evidence(
-        f"ready tasks never seen off {where}",
+        f"runnable tasks never seen off {where}",
         f"{stay} of {len(tasks)}",
         "few: waiting tasks are moved to idle cores",
         "tasks, at every reading",
@@ -458,7 +458,7 @@ def _used(program: _Program) -> Evidence:
         f"CPU time of {program.name}{many}",
         f"{program.share:.0f} %",
         "a fair part",
-        "% of what ready tasks got there",
+        "% of what runnable tasks got there",
         _TASKS,
         program.share,
         "it is what this core is reserved for",
@@ -469,9 +469,9 @@ def _waited(task: _Task) -> Evidence:
     return Evidence(
         f"{task.name} got",
         f"{task.percent:.0f} % of a core",
-        "what it asks for",
-        f"% of a core; ready in {task.ready:.0f} % of the readings",
+        "as much as it needs",
+        f"% of a core; runnable in {task.ready:.0f} % of the readings",
         _TASKS,
         task.percent,
-        "it was ready for a moment only, each time somebody looked",
+        "it was runnable only at sampling times",
     )

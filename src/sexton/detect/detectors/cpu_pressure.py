@@ -5,18 +5,18 @@
 while the cores have nothing left to give. Beside it pressure stall information
 (`/proc/pressure/cpu`), and by name: which cgroups and processes used the time, and which were ready
 and got little of it (`cpu.pressure` of each cgroup on v2). A node can be so short of CPU time that
-Sexton itself reads nothing for ten seconds: then the counters before and after tell.
+Sexton itself reads nothing for ten seconds: then the counters before and after show it.
 
 **Why it hurts.** With four tasks waiting per core each gets a fifth of it: a heartbeat, a health
 check or a barrier that needs 0.2 s takes a second, and one slow rank holds up a whole job.
 
 **What would make it wrong.** A node that is full on purpose is no problem: a batch job with a
 worker per core, or a build with some more, stays below the limit however high its PSI is. A build
-with ``-j`` many times the cores is reported: for its neighbours it is one. Tasks at a low priority
-(``nice``) count like others, though they hurt nobody. Tasks stopped by their cgroup's quota are not
-short of cores: see `quota_throttling`; that is why idle cores rule it out. One core that is crowded
-by pinned tasks while others are idle is `contended_core`. `procs_running` is a sample: the mean of
-ten is good to a task or so.
+with ``-j`` many times the cores is reported: to its neighbours it is starvation. Tasks at a low
+priority (``nice``) count too, though they delay nothing. Tasks throttled by their cgroup's quota
+are not short of cores: see `quota_throttling`; that is why idle cores rule it out. One core that is
+crowded by pinned tasks while others are idle is `contended_core`. `procs_running` is a sample: the
+mean of ten is good to a task or so.
 
 **Check by hand.** ``vmstat 1`` (column r against the number of cores), ``cat /proc/pressure/cpu``
 twice, ``pidstat -u 1 5`` or ``systemd-cgtop -c``.
@@ -62,19 +62,15 @@ CROWDED = Threshold(
 GRAVE = Threshold("grave", 8, "waiting tasks per core", "a second of work takes nine")
 LASTING = Threshold("lasting", 10, "s", "a parallel start or a burst of requests is over by then")
 BRIEF = Threshold(
-    "brief", 3, "s", "a shorter look may have met a burst; from the grave limit on this is enough"
+    "brief", 3, "s", "a shorter run may just catch a burst; above the grave limit this is enough"
 )
 FULL = Threshold(
     "full", 90, "% of all cores busy", "where cores are idle, tasks wait for something else"
 )
-STALLED = Threshold(
-    "stalled", 90, "% some", "noted where nothing counts the waiting tasks, which PSI does not"
-)
-NOISY = Threshold(
-    "noisy", 50, "% of the time used", "one that takes most of it is worth a name of its own"
-)
+STALLED = Threshold("stalled", 90, "% some", "only noted: PSI does not count the waiting tasks")
+NOISY = Threshold("noisy", 50, "% of the time used", "whatever takes most of the CPU time is named")
 READY = Threshold(
-    "ready", 50, "% of the readings", "a task that is ready so often and hardly runs is waiting"
+    "ready", 50, "% of the readings", "a task that is runnable so often and hardly runs is waiting"
 )
 _ALL = (CROWDED, GRAVE, LASTING, BRIEF, FULL, STALLED, NOISY, READY)
 _SHOWN = 3
@@ -113,7 +109,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
         found.append(
             Step(
                 f"systemctl set-property --runtime {quote(units[0])} CPUWeight=20",
-                "lets others go first; undo with CPUWeight=100",
+                "lowers its CPU weight; undo with CPUWeight=100",
                 f"{units[0]} becomes slower while others have work",
             )
         )
@@ -260,7 +256,7 @@ def _too_short(watched: float, calm: Finding, found: Waiting | None) -> Finding:
         return calm
     lacking = Missing(f"a look of {duration(LASTING.value)}", "sexton diagnose --seconds 10")
     return unknown(
-        NAME, f"{calm.summary}; {duration(watched)} do not show that it lasts", (lacking,)
+        NAME, f"{calm.summary}; {duration(watched)} is too short to show that it lasts", (lacking,)
     )
 
 
@@ -458,7 +454,7 @@ def _how_many(worst: Stretch, found: Waiting | None) -> Evidence:
         f"tasks per core, mean over {duration(worst.seconds)}",
         found.source,
         round(worst.mean, 2),  # a recording keeps less than all digits
-        "they have a low priority and hurt nobody",
+        "they have low priority and delay nothing else",
     )
 
 
@@ -531,9 +527,9 @@ def _waited(task: _Task) -> Evidence:
     return Evidence(
         f"{task.name} got",
         f"{task.percent:.0f} % of a core",
-        "what it asks for",
-        f"% of a core; ready in {task.ready:.0f} % of the readings",
+        "as much as it needs",
+        f"% of a core; runnable in {task.ready:.0f} % of the readings",
         "/proc/PID/stat",
         task.percent,
-        "it was ready for a moment only, each time somebody looked",
+        "it was runnable only at sampling times",
     )

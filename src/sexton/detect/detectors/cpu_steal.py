@@ -55,7 +55,7 @@ def _ruled_out(window: Window) -> str:
 
 
 def _look(_finding: Finding, _window: Window) -> list[Step]:
-    return [Step("mpstat -P ALL 1 10", "whether it goes on: %steal by core", READS)]
+    return [Step("mpstat -P ALL 1 10", "is it still happening? %steal by core", READS)]
 
 
 @detector(

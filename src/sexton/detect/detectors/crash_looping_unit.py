@@ -200,7 +200,7 @@ def detect(window: Window) -> Finding:
 
 
 def _journal(window: Window) -> dict[str, tuple[int, int]]:
-    """Per unit: restarts the journal tells of in the window, and its last counter."""
+    """Per unit: restarts in the journal in the window, and its last counter."""
     found: dict[str, tuple[int, int]] = {}
     for mark in sorted(window.all(RestartMark) or (), key=lambda restart_mark: restart_mark.wall_s):
         recent, _ = found.get(mark.unit, (0, 0))

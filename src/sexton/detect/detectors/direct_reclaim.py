@@ -63,7 +63,7 @@ CAUGHT = Threshold(
 )
 CAUGHT_FOR = Threshold("caught for", 2, "s", "as long as a core must be held to be reported")
 
-#: What evidence calls reclaim that nobody had to do.
+#: What evidence calls requested reclaim.
 ORDERED = "reclaim on request"
 AGAIN = "sexton diagnose --seconds 10"
 WITH_STACKS = "sudo sexton diagnose --stacks"
@@ -75,8 +75,8 @@ _Skip = Callable[[Run[PagingStep]], bool]
 
 
 class _Seen(NamedTuple):
-    """What was found: the stretch that matters, how far it stalled anybody, and the stacks; whether
-    it was done because somebody ordered it."""
+    """What was found: the stretch that matters, how far it stalled tasks, and the stacks; whether
+    it was requested."""
 
     window: Window
     run: Run[PagingStep] | None
@@ -152,12 +152,12 @@ def detect(window: Window) -> Finding:
 
 
 def is_ordered(finding: Finding) -> bool:
-    """Does it tell of reclaim on somebody's order alone?"""
+    """Is all of it requested reclaim?"""
     return finding.id == NAME and any(ORDERED in evidence.what for evidence in finding.evidence)
 
 
 def _on_order(window: Window) -> _Skip:
-    """Was most of the reclaim that was caught in a stretch somebody's order?"""
+    """Was most of the reclaim sampled in a stretch requested?"""
     ordered: Counter[int] = Counter()
     every: Counter[int] = Counter()
     for row in window.latest(StackCount) or ():
@@ -392,7 +392,7 @@ def _by_thread(stacks: Caught, what: str) -> list[Evidence]:
             "samples",
             "perf record",
             threads[who],
-            "the request came by a way that the stack does not show",
+            "the stack does not show where the request came from",
         )
         for who in stacks.leading(most=3)
     ]

@@ -186,7 +186,7 @@ def _failed(window: Window, found: Sequence[_Moved], down: dict[str, str]) -> Fi
             *(
                 Evidence(
                     f"state of {port}", state, "ACTIVE", "state", f"{_PATH}/*/ports/*/state",
-                    None, "a person took it down",
+                    None, "someone took it down on purpose",
                 )
                 for port, state in list(down.items())[:_SHOWN]
             ),

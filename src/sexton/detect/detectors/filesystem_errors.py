@@ -55,7 +55,10 @@ from sexton.model.window import Window
 NAME = "filesystem_errors"
 
 RECENT = Threshold(
-    "recent", DAY_S, "s", "nothing repairs it by itself; after a day without a line it was"
+    "recent",
+    DAY_S,
+    "s",
+    "it does not repair itself; after a day without a log line it was repaired",
 )
 _WHAT = "filesystem errors"
 _WRONG = "the disk was detached on purpose"
@@ -75,7 +78,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     return [
         Step(
             f"dmesg -T | grep -F {quote(device)}",
-            "what the disk said before the filesystem gave up",
+            "what the disk logged before the filesystem failed",
             READS,
         )
     ]
@@ -111,7 +114,7 @@ def detect(window: Window) -> Finding:
         NAME,
         Verdict.ABSENT,
         Severity.INFO,
-        f"{count(len(rows or ()), 'filesystem')}, none read-only by an error",
+        f"{count(len(rows or ()), 'filesystem')}, none read-only because of an error",
         evidence=states,
         missing=kernel_log.lacking(window),
     )
@@ -130,7 +133,7 @@ def _judged(line: Line) -> Judged | None:
 
 def _current(window: Window, lines: Sequence[Line], logged: list[Fault]) -> list[Fault]:
     """Faults of filesystems that were unmounted or can be written to again are notes, unless they
-    happened in this window. Where the mounts are a container's own, nobody knows."""
+    happened in this window. Where the mounts are a container's own, it is unknown."""
     rows = window.latest(Filesystem)
     if rows is None or (window.node is not None and window.node.container is not None):
         return logged
@@ -197,7 +200,7 @@ def _read_only(window: Window, closed: list[Filesystem], logged: list[Fault]) ->
                     "mounted read-write" if not row.mount_read_only else "was read-write before",
                     "/proc/self/mountinfo",
                     None,
-                    "somebody remounted it on purpose",
+                    "someone remounted it on purpose",
                 )
                 for row in closed[:_SHOWN]
             ),
@@ -243,11 +246,11 @@ def _logged(window: Window, logged: list[Fault]) -> Finding:
 
 def _writable(rows: tuple[Filesystem, ...]) -> Evidence:
     return Evidence(
-        "filesystems that are read-only by an error",
+        "filesystems read-only because of an error",
         f"0 of {len(rows):,}",
         "0",
         "local filesystems",
         "/proc/self/mountinfo",
         0.0,
-        "it is seen in another mount namespace only",
+        "it is visible only in another mount namespace",
     )

@@ -52,9 +52,12 @@ LOW = Threshold("nearly full", 5, "% left", "a job's next checkpoint or image ma
 LOW_BYTES = Threshold(
     "few bytes left", 5 << 30, "bytes left", "on a large disk five per cent is still a lot"
 )
-LEAST = Threshold("judged", 16 << 20, "bytes in size", "smaller ones are made for one small thing")
+LEAST = Threshold("judged", 16 << 20, "bytes in size", "smaller ones have one small purpose")
 RECENT = Threshold(
-    "recent", 3600, "s", "a line about missing space; by then the space itself tells more"
+    "recent",
+    3600,
+    "s",
+    "a log line about missing space; after that, current usage is better evidence",
 )
 #: Written to by updates alone.
 _BOOT = ("/boot", "/efi")
@@ -222,10 +225,10 @@ def _evidence(item: _Short) -> list[Evidence]:
     if not item.inodes and mine.free[-1] > mine.available[-1]:
         made.append(
             Evidence(
-                f"free on {mine.mount_point} for root alone",
+                f"reserved for root on {mine.mount_point}",
                 size(float(mine.free[-1])),
                 "5 % on ext4",
-                "bytes, with what all may use",
+                "bytes, including what all users may use",
                 "statvfs(2)",
                 float(mine.free[-1]),
                 "the writer runs as root",
@@ -235,7 +238,7 @@ def _evidence(item: _Short) -> list[Evidence]:
 
 
 def _logged(window: Window, logged: Sequence[Fault]) -> Finding:
-    """Only the log tells: the filesystem was full for seconds, or shows space that it has not."""
+    """Only in the log: the filesystem was full for seconds, or reports space it does not have."""
     worst = logged[0]
     rows = [row for row in window.latest(Filesystem) or () if row.device == worst.thing]
     where = f"{rows[0].mount_point} ({worst.thing})" if rows else worst.thing
@@ -275,12 +278,12 @@ def _unknown(window: Window) -> Finding:
     rows = window.latest(Filesystem)
     if rows is None:
         lacking = unrecorded(window, Filesystem)
-        return unknown(NAME, "how full the filesystems are is not known", (lacking,))
+        return unknown(NAME, "filesystem usage is unknown", (lacking,))
     hung = next((row for row in rows if row.hung), None)
     if hung is not None:
         lacking = Missing(
             f"{hung.mount_point}: statvfs(2) did not answer", f"df {hung.mount_point}"
         )
-        return unknown(NAME, f"{hung.mount_point} did not say how full it is", (lacking,))
+        return unknown(NAME, f"{hung.mount_point} did not report its usage", (lacking,))
     lacking = Missing("statvfs(2) of the node's filesystems", _GRANT)
-    return unknown(NAME, "how full the filesystems are is not in a tree of files", (lacking,))
+    return unknown(NAME, "a file tree does not contain filesystem usage", (lacking,))

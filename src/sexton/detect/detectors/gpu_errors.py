@@ -3,7 +3,7 @@
 **What is seen.** Lines of the GPU drivers in the kernel log: NVIDIA's Xid numbers with the GPU's
 PCI address and the process (48 and 95: memory errors; 74: NVLink; 79: fallen off the bus; 119: its
 firmware does not answer), SXid of NVSwitch, and resets and uncorrectable errors of amdgpu. The
-model comes from `/proc/driver/nvidia`. Nothing is asked of the card itself: `nvidia-smi` hangs with
+model comes from `/proc/driver/nvidia`. The card itself is not queried: `nvidia-smi` hangs with
 a card that does not answer.
 
 **Why it hurts.** A GPU that fails ends the process that uses it and, with NCCL, the job on all
@@ -13,7 +13,7 @@ until then every job that is placed here fails.
 **What would make it wrong.** Xid 13, 31, 43 and 45 are usually the program's own fault (an illegal
 address, an exit while work was queued) and only notes here; many GPUs with the same Xid 31 at once
 point at the program, one GPU again and again at the card. One hardware fault causes others: after
-74 or 79 come 45 and 43 of every process. A GPU that was reset by a person also logs.
+74 or 79 come 45 and 43 of every process. A manual GPU reset is logged, too.
 
 **Check by hand.** ``dmesg -T | grep -E 'NVRM|SXid|amdgpu'``; ``nvidia-smi -q`` (it may hang);
 ``lspci -s BUS -vv | grep LnkSta``; ``dcgmi diag -r 3`` on an idle node.
@@ -104,7 +104,7 @@ def _ruled_out(window: Window) -> str:
 def _look(finding: Finding, _window: Window) -> list[Step]:
     bus = next(iter(finding.entities.get("gpu", ())), "")
     command = "dmesg -T | grep -E 'NVRM|SXid|amdgpu'"
-    return [Step(command, f"everything the driver said of {bus or 'the GPUs'}", READS)]
+    return [Step(command, f"everything the driver logged about {bus or 'the GPUs'}", READS)]
 
 
 @detector(
@@ -128,7 +128,7 @@ def detect(window: Window) -> Finding:
         return not_applicable(NAME, "no GPU driver here")
     if not kernel_log.was_read(window):
         lacking = (missing(window.why_missing(KernelLog)),)
-        return unknown(NAME, "what the GPU drivers said was not read", lacking)
+        return unknown(NAME, "GPU driver messages were not read", lacking)
     return absent(NAME, "GPU errors", reach_of(window))
 
 
@@ -163,7 +163,7 @@ def _failed(window: Window, logged: Sequence[Fault]) -> Finding:
     report = Report(
         f"GPU {worst.thing}{model}: {worst.what}{by}, {worst.when}{worst.times}{others}",
         {"gpu": gpus, "task": _tasks(shown)},
-        "a person reset the GPU, or the program caused it",
+        "someone reset the GPU, or the program caused it",
     )
     return present(NAME, logged, reach_of(window), report)
 

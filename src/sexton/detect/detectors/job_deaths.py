@@ -1,9 +1,9 @@
 """A job's death was marked in the recording.
 
 **What is seen.** Marks set in the recording with ``sexton recording mark DIR "job 17 died"``, by
-a person or by the scheduler's own hook, whose words describe an end: died, killed, crashed, failed,
-lost, timed out, and the terms that Ray and Kubernetes use. The time is when the recorder
-read the mark, within a second of its being set. It has no threshold: one death is one.
+an operator or by the scheduler's own hook, whose words describe an end: died, killed, crashed,
+failed, lost, timed out, and the terms that Ray and Kubernetes use. The time is when the recorder
+read the mark, within a second of its being set. There is no threshold: one death counts.
 
 **Why it hurts.** It is what everything else is about: the node's symptoms before that moment are
 worth more than those of any other hour. It is not a problem *of the node* and does not change the
@@ -63,11 +63,11 @@ class _Remark(NamedTuple):
     wall_s: float
 
     @property
-    def tells_an_end(self) -> bool:
+    def is_job_end(self) -> bool:
         return _ENDED.search(_NOT.sub(" ", self.text)) is not None
 
     @property
-    def tells_of_a_job(self) -> bool:
+    def mentions_a_job(self) -> bool:
         return _JOB.search(self.text) is not None and _NOT.search(self.text) is None
 
 
@@ -88,10 +88,10 @@ def detect(window: Window) -> Finding:
     ]
     if not remarks:
         return not_applicable(NAME, "no job's death was marked")
-    deaths = [remark for remark in remarks if remark.tells_an_end]
+    deaths = [remark for remark in remarks if remark.is_job_end]
     if deaths:
         return _died(deaths)
-    vague = [remark for remark in remarks if remark.tells_of_a_job]
+    vague = [remark for remark in remarks if remark.mentions_a_job]
     if vague:
         said = shorten(vague[-1].text, _WIDTH)
         lacking = Missing(
@@ -142,7 +142,7 @@ def _none(remarks: list[_Remark]) -> Finding:
                 "remarks",
                 "sexton recording mark",
                 0,
-                f'these words mean one: "{shorten(remarks[-1].text, _WIDTH)}"',
+                f'this mark means one: "{shorten(remarks[-1].text, _WIDTH)}"',
             ),
         ),
     )

@@ -144,7 +144,7 @@ def _is_scope(row: CgroupDir) -> bool:
 
 
 def _cannot_see(window: Window, paths: set[str]) -> Missing | None:
-    """Why it cannot be told which directories have processes; `None` where it can."""
+    """Why it is unknown which directories have processes; `None` if it is known."""
     rows = window.latest(ProcessCgroup)
     if rows is None:
         return missing(window.why_missing(ProcessCgroup))
@@ -188,7 +188,7 @@ def _grouped(paths: list[str]) -> list[_Group]:
 def _judge(
     idle: int | None, scopes: list[_Group], crowds: list[_Group], refusing: bool
 ) -> tuple[Severity | None, str]:
-    """`idle` is `None` where emptiness cannot be told."""
+    """`idle` is `None` where emptiness is unknown."""
     every = sum(group.number for group in scopes)
     most = scopes[0] if scopes else None
     if idle is not None and idle >= EMPTY.value:

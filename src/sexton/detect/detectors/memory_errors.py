@@ -118,7 +118,9 @@ def detect(window: Window) -> Finding:
         return absent(NAME, _WHAT, reach_of(window), tuple(map(_evidence, counted[:_SHOWN])))
     if not counted:
         lacking = (missing(window.why_missing(KernelLog)),)
-        return unknown(NAME, "the kernel log was not read, and no counters are here", lacking)
+        return unknown(
+            NAME, "the kernel log was not read, and there are no error counters", lacking
+        )
     return Finding(
         NAME,
         Verdict.ABSENT,

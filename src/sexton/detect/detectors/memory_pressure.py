@@ -56,7 +56,7 @@ GRAVE_FOR = Threshold("grave for", 10, "s in a row", "systemd-oomd waits 30 s, u
 _THRESHOLDS = (NOTED, NOTED_FOR, HURTS, ALL_STALL, LASTS, GRAVE, GRAVE_FOR)
 
 AGAIN = "sexton diagnose --seconds 10"
-#: What tells of reclaim or thrashing, in words.
+#: Signs of reclaim or thrashing, in words.
 _SIGNS = {
     "kswapd": "pages scanned by kswapd",
     "direct": "pages scanned by tasks for the machine",
@@ -65,7 +65,7 @@ _SIGNS = {
 }
 #: Of all scanning, in per cent: where the machine's part is smaller, only cgroups were short.
 _MACHINES = 10
-#: Samples of reclaim; fewer do not tell for whom it was.
+#: Samples of reclaim; fewer do not show what it was for.
 _ENOUGH = 20
 
 
@@ -78,7 +78,7 @@ _LESS = {
 
 class Worst(NamedTuple):
     """The stretch that was worst, by the gravest limit that any reached; whether the machine itself
-    was short, `None` where nothing tells."""
+    was short, `None` if unknown."""
 
     run: Run[Stall]
     severity: Severity
@@ -145,7 +145,7 @@ def _lost(run: Run[Stall]) -> int:
 def _without_pressure(
     window: Window, counted: Sequence[Reading], found: Sequence[Level]
 ) -> Finding:
-    """No PSI: where nothing was reclaimed nobody can have waited for it; else it is not known."""
+    """No PSI: if nothing was reclaimed, no task can have waited for it; otherwise it is unknown."""
     lacking: tuple[Missing, ...] = (missing(window.why_missing(Pressure)),)
     if found:
         lacking = (Missing("two readings of /proc/pressure/memory", AGAIN),)
@@ -295,7 +295,7 @@ def _levels(level: Stall) -> list[Evidence]:
                 unit,
                 source,
                 level.full,
-                "a machine with one task at work has all of them waiting with it",
+                "only one task was running, so all tasks waited when it did",
             )
         )
     return made

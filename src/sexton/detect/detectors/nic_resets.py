@@ -9,7 +9,7 @@ joined with its interrupt and its core, or with the core the driver names itself
 **Why it hurts.** For seconds nothing is sent or received; connections with short timeouts break.
 A training job reports a lost actor, and the node looks idle a moment later.
 
-**What would make it wrong.** Resets requested by a person (``ethtool --reset``, a driver reload, an
+**What would make it wrong.** Requested resets (``ethtool --reset``, a driver reload, an
 MTU change on some drivers) look alike. The log is a ring and forgets; counters start again with the
 driver. The queue's core is today's: irqbalance may have moved it since. ``wd_expired`` (the device
 stopped its keep-alive) and ``missing_intr`` (an interrupt was lost) point at the device or the
@@ -55,14 +55,14 @@ _REASONS = {
     "MISS_INTERRUPT": "missing_intr",
 }
 _OTHER_REASONS = {"DEVICE_REQUEST": "the device requested it", "ADMIN_TO": "the device was silent"}
-#: What speaks for the device or the hypervisor and against a starved core.
+#: Evidence for the device or the hypervisor and against a starved core.
 _ELSEWHERE = ("wd_expired", "missing_intr")
 _SHOWN = 8
 
 
 @dataclass(slots=True)
 class _Report:
-    """Everything that speaks of resets, sorted by when they were."""
+    """All evidence of resets, by when they happened."""
 
     bursts: list[Burst]
     counters: list[nics.Counter]
@@ -84,7 +84,7 @@ class _Report:
 
     @property
     def is_reset(self) -> bool:
-        """Or only a watchdog that fired: some drivers tell and do nothing."""
+        """Or only a watchdog that fired: some drivers log it and do nothing."""
         said = any(
             line.event.family != "nic_watchdog" for burst in self.bursts for line in burst.lines
         )
@@ -313,7 +313,7 @@ def _evidence(window: Window, summary: _Report, places: Sequence[nics.Place]) ->
             reach.words,
             reach.origin,
             len(summary.bursts),
-            "they were requested by a person or a driver update",
+            "they were requested by an administrator or a driver update",
         )
         newest = summary.bursts[-1]
         causes = [line for line in newest.lines if line.text("phase") == "cause"] or newest.lines
@@ -337,7 +337,7 @@ def _evidence(window: Window, summary: _Report, places: Sequence[nics.Place]) ->
                 "since the driver was loaded",
                 "ethtool -S",
                 counter.value,
-                "a person requested it" if counter.moved else "they happened long ago",
+                "an administrator requested it" if counter.moved else "they happened long ago",
             )
     for place in places:
         if place.cores:

@@ -7,9 +7,9 @@ v1's `memory.oom_control`), and cgroups that are close to their limits now.
 
 **Why it hurts.** A process that is killed cleans nothing up: a job loses its work, a service is
 restarted, runs into the same limit and leaves a dead cgroup each time. If the *node* runs out, the
-kernel takes the biggest process, which may be anybody's.
+kernel takes the biggest process, whichever it is.
 
-**What would make it wrong.** A limit is somebody's decision, and a batch job may be meant to die at
+**What would make it wrong.** A limit is a decision, and a batch job may be meant to die at
 it. The log is a ring: the finding says how far back it reaches, and old kills fall out of it before
 the counter forgets them. The kernel leaves out the line with the cgroup's name if it kills more
 than ten times in five seconds; such kills are counted, their cgroup is unknown. Use close to a
@@ -53,7 +53,7 @@ RECENT = Threshold(
     "recent",
     3600,
     "s",
-    "long enough for a person to arrive, short enough that the node is not called sick all day",
+    "time for an engineer to respond, but not so long that the node stays unhealthy all day",
 )
 NODE_RECENT = Threshold(
     "recent for the node", DAY_S, "s", "the next peak of the day takes the next victim"

@@ -83,7 +83,7 @@ class Tally(NamedTuple):
 def tally(window: Window, span: tuple[float, float]) -> Tally | None:
     """By the readings of processes around a span; `None` where there are not two of them.
 
-    A process that was born meanwhile took all it has; one that ended is not known any more.
+    A process that was born meanwhile took all it has; one that exited is unknown.
     """
     read = _around(window.between(Process, span[0] - AROUND_S, span[1] + AROUND_S), span)
     if len(read) < 2:
@@ -342,7 +342,7 @@ def _by_the_holder(window: Window) -> Finding | None:
         Verdict.PRESENT,
         Severity.INFO,
         f"{share.value} page faults a second by {who.name}, which held core {held[0]}; only stacks"
-        " can show whether by its faults",
+        " can show whether its faults held it",
         entities={"core": held, "task": (who.name,)},
         start=core.start,
         end=core.end,

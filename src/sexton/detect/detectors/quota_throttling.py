@@ -278,9 +278,9 @@ def _throttled(window: Window, noted: Sequence[_Stretch], span: tuple[float, flo
         NAME,
         Verdict.PRESENT,
         Severity.WARNING if worst.hurts else Severity.INFO,
-        f"{worst.path}{whose}{others} was stopped by its CPU quota in {worst.share:.0f} % of its"
-        f" periods for {duration(worst.seconds)}; its cores waited"
-        f" {duration(worst.stopped_s)} for it, all together",
+        f"{worst.path}{whose}{others} was throttled by its CPU quota in {worst.share:.0f} % of its"
+        f" periods for {duration(worst.seconds)}; throttled time summed over its cores:"
+        f" {duration(worst.stopped_s)}",
         entities={
             "cgroup": tuple(stretch.path for stretch in noted),
             "unit": tuple(item for item in units if item is not None),
@@ -310,7 +310,7 @@ def _evidence(stretch: _Stretch) -> Iterable[Evidence]:
         "the quota is meant to limit it",
     )
     yield Evidence(
-        f"time that cores of {stretch.path} waited for its next period",
+        f"throttled time of {stretch.path}",
         f"{stretch.stopped_s:.1f} s",
         f"< {STOPPED.value:.0f} % of the time",
         f"s, all cores together, in {duration(stretch.seconds)}",

@@ -48,7 +48,7 @@ HELD = Threshold(
     "held", 5, "s in a row", "a realtime task is meant to be short; watchdogs wait 5 s"
 )
 ALL = Threshold(
-    "all", 98, "% of a core", "then the kernel's brake is off: nothing else runs at all"
+    "all", 98, "% of a core", "then RT throttling is disabled: nothing else runs at all"
 )
 
 _POLICIES = {1: "FIFO", 2: "RR", 6: "DEADLINE"}
@@ -205,7 +205,7 @@ def _calm(number: int) -> Finding:
                 "cores",
                 "/proc/stat, /proc/PID/task/TID/stat",
                 0,
-                "the thread is one of those too many to be read",
+                "there were too many threads to read, and this one was left out",
             ),
         ),
     )

@@ -241,7 +241,7 @@ def _flushing(stacks: Caught) -> Sequence[Evidence]:
                 "% of those samples",
                 "perf record",
                 share,
-                "a lock that sleeps is waited for without being sampled",
+                "a task that sleeps on the lock is not sampled",
             )
         )
     return made

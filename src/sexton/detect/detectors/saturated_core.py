@@ -58,7 +58,7 @@ GRAVE = Threshold("grave", 5, "s in a row", "the transmit watchdogs of ENA and o
 BLAME = Threshold(
     "blame", 50, "% of the held time", "a task that used less than half of it did not hold the core"
 )
-#: The evidence that tells system time from softirq ends so; its number is the system's share.
+#: The evidence that separates system time from softirq ends so; its number is the system's share.
 BY_KIND = "by kind"
 _IN_A_ROW = "seconds in a row"
 _SHOWN = 8

@@ -37,7 +37,7 @@ NORMAL = Threshold("normal", 0.01, "s", "a healthy read takes 0.03 to 0.06 ms, 1
 WORTH_A_LINE = Threshold("worth a line", 0.1, "s", "readers read every few seconds: 1 % of a core")
 SLOW = Threshold("slow", 1, "s", "a core held for a second delays everything that is bound to it")
 GRAVE = Threshold("grave", 5, "s", "ENA and other drivers reset a queue that waited for 5 s")
-#: The files that periodic readers read; `lru_gen` walks too, but nobody reads it by the clock.
+#: The files that periodic readers read; `lru_gen` walks too, but nothing reads it periodically.
 _READ_BY_OTHERS = "memory."
 
 
@@ -97,7 +97,7 @@ def _slow(
 
 
 def _too_vague(worst: WalkCost, evidence: list[Evidence]) -> Finding:
-    """Nothing to tell a flat cost from a growing one: neither healthy nor sick may be said."""
+    """A flat cost cannot be told from a growing one: neither healthy nor sick."""
     lacking = Missing(
         "a subtree of some dozen live cgroups and few dying ones to time",
         f"on a quiet moment, off the NIC's cores: time cat SUBTREE/{worst.file}",
@@ -147,7 +147,7 @@ def _crowd(census: CgroupCensus | None) -> Evidence | None:
     return Evidence(
         "what is walked",
         value,
-        "some hundred, nearly all live",
+        "a few hundred, nearly all live",
         "memory cgroups",
         census.method,
         float(total),

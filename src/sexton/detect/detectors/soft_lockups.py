@@ -127,7 +127,7 @@ def _stuck(line: Line) -> float:
 
 
 def _worst(burst: Burst) -> Line:
-    """The line that tells most: the longest time, else the one that names a core."""
+    """The most informative line: the longest time, else the one that names a core."""
     return max(burst.lines, key=lambda line: (_stuck(line), _core(line) is not None))
 
 

@@ -313,8 +313,14 @@ def _evidence(run: _Flood) -> Iterable[Evidence]:
     if net is None:
         return
     for number, what, normal, unit, wrong_if in (
-        (net.rate, "carried", f"< {PACKETS.value:,.0f}", "packets/s", "large ones were joined"),
-        (net.dropped, "dropped from its backlog", "0", "packets", "no one needed them"),
+        (
+            net.rate,
+            "carried",
+            f"< {PACKETS.value:,.0f}",
+            "packets/s",
+            "large packets were coalesced (GRO)",
+        ),
+        (net.dropped, "dropped from its backlog", "0", "packets", "nothing was waiting for them"),
         (net.squeezed, "cut its polls short", "a few", "times", "busy, and nothing was lost"),
     ):
         yield Evidence(

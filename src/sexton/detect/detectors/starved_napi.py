@@ -68,8 +68,8 @@ _SHOWN = 8
 
 
 class _Seen(NamedTuple):
-    """What each way of looking found, the surest first: measured by the probe, told by the driver,
-    silent by the counters, counted by the driver."""
+    """What each method found, the surest first: measured by the probe, logged by the driver, silent
+    by the counters, counted by the driver."""
 
     window: Window
     measured: Sequence[MeasuredWait]
@@ -87,7 +87,7 @@ class _Seen(NamedTuple):
 
     @property
     def worst_measured(self) -> MeasuredWait | None:
-        """The longest by the probe, unless the driver told of a longer one lately."""
+        """The longest by the probe, unless the driver reported a longer one recently."""
         wait, longest = self.worst_logged, next(iter(self.measured), None)
         if longest is None or wait is None or not wait.is_recent:
             return longest
@@ -103,7 +103,7 @@ class _Seen(NamedTuple):
     answers={"nic": 2, "queue": 2, "irq": 2},
 )
 def detect(window: Window) -> Finding:
-    """The longest wait measured or told of, or the longest silence seen."""
+    """The longest wait measured or logged, or the longest silence seen."""
     real = nics.physical(window)
     if real == ():
         return not_applicable(NAME, "no physical network interface here")
@@ -134,7 +134,7 @@ def detect(window: Window) -> Finding:
     if seen.measured or seen.logged or seen.silent or seen.counted:
         return _starved(seen, lacking)
     if held:
-        return _unasked(held[0], lacking)
+        return _poll_need_unknown(held[0], lacking)
     lost = [wait for wait in logged if wait.scheduled == 0 and wait.seconds >= WAIT.value]
     return _fed(window, lost, (live, watched), lacking)
 
@@ -154,8 +154,8 @@ def beginnings(window: Window) -> list[float]:
     return found
 
 
-def _unasked(silence: Silence, lacking: Sequence[Missing]) -> Finding:
-    """Held and silent, and nothing tells whether a packet was waiting."""
+def _poll_need_unknown(silence: Silence, lacking: Sequence[Missing]) -> Finding:
+    """Held and silent; whether a packet was waiting is unknown."""
     row = silence.queues[0]
     summary = (
         f"core {silence.core} was held for {duration(silence.seconds)} and did not poll"
@@ -274,7 +274,7 @@ def _starved(seen: _Seen, lacking: list[Missing]) -> Finding:
 
 
 def _severity(seen: _Seen) -> Severity:
-    # A line that does not say whether NAPI was scheduled may tell of a lost interrupt.
+    # A line that does not say whether NAPI was scheduled may mean a lost interrupt.
     sure = [wait.seconds for wait in seen.recent if wait.scheduled == 1]
     sure += [wait.seconds for wait in seen.measured]
     sure += [silence.seconds for silence in seen.silent]

@@ -60,12 +60,12 @@ from sexton.series import pressure
 NAME = "stuck_io"
 
 RECENT = Threshold(
-    "recent", 3600, "s", "long enough for a person to arrive; a stuck disk goes on saying it"
+    "recent", 3600, "s", "time for an engineer to respond; a stuck disk keeps logging"
 )
 STUCK = Threshold(
-    "stuck", 20, "s in state D", "a disk that is busy answers within seconds, one by one"
+    "stuck", 20, "s in state D", "a busy disk still completes each request within seconds"
 )
-NOTED = Threshold("noted", 8, "s in state D", "the whole of a short look; worth a line")
+NOTED = Threshold("noted", 8, "s in state D", "the whole of a short live run; worth a line")
 _READINGS = 3
 _LOOK_BACK_S = 60.0
 _SHOWN = 8
@@ -132,7 +132,7 @@ def detect(window: Window) -> Finding:
         return _waiting(window, stuck)
     if not kernel_log.was_read(window):
         lacking = (missing(window.why_missing(KernelLog)),)
-        return unknown(NAME, "what the kernel says of hung tasks and disks was not read", lacking)
+        return unknown(NAME, "kernel messages about hung tasks and disks were not read", lacking)
     reach = reach_of(window)
     return Finding(
         NAME,
@@ -265,7 +265,7 @@ def _held_by(task: str, locks: Mapping[str, _Lock]) -> str:
     lock, last = locks[task], _waits(task, locks)[-1]
     words = f"; waits for a lock ({lock.kind}) likely held by {lock.owner}"
     if last in locks:
-        return f"{words}; they wait for each other in a circle"
+        return f"{words}; they wait for each other (deadlock)"
     return words if last == lock.owner else f"{words}, which waits for {last}"
 
 
@@ -273,11 +273,11 @@ def _owned(task: str, lock: _Lock) -> Evidence:
     return Evidence(
         f"{lock.kind} that {task} waits for, held by",
         lock.owner,
-        "nobody for long",
+        "held only briefly",
         "task",
         "kernel log",
         None,
-        "the lock changes hands, and this was its owner at that moment",
+        "the lock was released and retaken; this was its owner at that moment",
     )
 
 
@@ -306,7 +306,7 @@ def _evidence(item: _Stuck) -> Evidence:
         "s, at every reading and without CPU time",
         "/proc/PID/stat",
         item.seconds,
-        "it was read between two short waits each time",
+        "each reading caught a separate short wait",
     )
 
 
@@ -323,6 +323,6 @@ def _pressed(window: Window) -> tuple[Evidence, ...]:
             f"% of {duration(share.seconds)}",
             "/proc/pressure/io",
             share.full,
-            "a job that reads a lot waits a lot, and is well",
+            "a job that reads a lot waits a lot, and is healthy",
         ),
     )

@@ -79,7 +79,7 @@ _SOURCE = "/proc/net/snmp, /proc/net/netstat"
 
 
 class _Stretch(NamedTuple):
-    """Neighbouring readings; of each counter what it moved by, `None` where nobody counts it.
+    """Neighbouring readings; of each counter what it moved by, `None` where it is not counted.
 
     `given_up` are connections that were established: how many at least.
     """

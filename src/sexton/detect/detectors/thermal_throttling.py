@@ -40,7 +40,7 @@ from sexton.model.window import Window
 
 NAME = "thermal_throttling"
 
-HOT = Threshold("hot", 10, "% of the window", "less is a moment after a change of load")
+HOT = Threshold("hot", 10, "% of the window", "less is brief, after a change of load")
 MANY = Threshold(
     "many", 100, "events in the window", "where the kernel does not add up the time (before 5.6)"
 )
@@ -167,7 +167,7 @@ def _logged(window: Window, logged: Sequence[Fault], slowed: Sequence[_Hot]) -> 
     report = Report(
         text,
         {"core": cores},
-        "it was for a moment, after a change of load",
+        "it was brief, after a change of load",
         tuple(map(_evidence, slowed[:_SHOWN])),
     )
     return present(NAME, logged, reach_of(window), report)

@@ -32,7 +32,7 @@ from __future__ import annotations
 from shlex import quote
 from time import gmtime, strftime
 
-from sexton.detect.ceilings import COST_WALL, ID_WALL, ceilings
+from sexton.detect.ceilings import COST_LIMIT, ID_LIMIT, ceilings
 from sexton.detect.deaths import GRACE, Deaths, deaths
 from sexton.detect.growth import DRAIN, ENOUGH, Growth, growth, pace
 from sexton.detect.leak import AT_ONCE, SETTLED, SOON, TOO_MANY, Leak, leak
@@ -47,12 +47,15 @@ from sexton.model.window import Window
 
 NAME = "zombie_memcgs"
 
-NORMAL = Threshold("normal", 50, "dying", "a quiet node has some dozens, held by page cache")
+NORMAL = Threshold("normal", 50, "dying", "a quiet node has a few dozen, held by page cache")
 MANY = Threshold(
     "many", 500, "dying", "half of the 1,000 at which the incident's image gate now fails a build"
 )
 RATIO = Threshold(
-    "ratio", 2, "times the live ones", "an alert at a small multiple of the live set was its lesson"
+    "ratio",
+    2,
+    "times the live ones",
+    "the incident's lesson: alert at a small multiple of the live set",
 )
 PLENTY = Threshold(
     "plenty", 5_000, "dying", "at any ratio, a walk at 0.07 ms each takes a third of a second"
@@ -67,7 +70,7 @@ GRAVE_RATIO = Threshold(
     "a node that really runs thousands is not sick because of it",
 )
 #: Owners with a smaller part of the dead are left to `sexton zombies`.
-SHARE = Threshold("share", 5, "% of the dead", "an owner of so few did not cause the pile")
+SHARE = Threshold("share", 5, "% of the dead", "an owner of so few did not cause the problem")
 
 HOST_VIEW = (
     "sudo sexton diagnose  # on the node; in a pod with hostPID: nsenter -t 1 -C -m sexton diagnose"
@@ -89,7 +92,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
         return [
             Step(
                 "sudo sexton zombies --watch",
-                "names their owners as they die; stop those, then free on their parent",
+                "names their owners as they die; stop those, then reclaim on their parent",
                 "none: follows events",
             )
         ]
@@ -109,7 +112,18 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
 
 @detector(
     needs=(CgroupCensus,),
-    thresholds=(*_ALL, GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, SETTLED, ID_WALL, COST_WALL),
+    thresholds=(
+        *_ALL,
+        GRACE,
+        ENOUGH,
+        DRAIN,
+        TOO_MANY,
+        SOON,
+        AT_ONCE,
+        SETTLED,
+        ID_LIMIT,
+        COST_LIMIT,
+    ),
     title="zombie memcgs",
     story="Removed memory cgroups stayed in memory",
     lanes=("memcgs", "cores"),
@@ -202,7 +216,7 @@ def _remedy(census: CgroupCensus | None) -> str:
 
 
 def _severity(dying: int, live: int | None) -> Severity | None:
-    """`None` where it is healthy; without the live count only the absolute limit speaks."""
+    """`None` where it is healthy; without the live count only the absolute limit counts."""
     times = None if live is None else dying / max(live, 1)
     if dying >= GRAVE.value and times is not None and times >= GRAVE_RATIO.value:
         return Severity.CRITICAL
@@ -284,7 +298,7 @@ def _arrival(going_on: Leak | None) -> str:
 def _rates(
     window: Window, census: CgroupCensus, moved: Growth | None, traced: Deaths | None
 ) -> list[Evidence]:
-    """Growth by each method that could tell, under its own name."""
+    """Growth by each available method, under its own name."""
     rates = []
     if moved is not None:
         drained = moved.drained_in_s
@@ -401,14 +415,14 @@ def _summary(
         return f"{text}; draining by itself, {-moved.last_step_percent_s:.0f} % a second"
     named = next((owner for owner in found if owner.dying is not None), None)
     if named is not None:
-        # Restarts tell how many there should be, not which ones they are.
+        # Restarts show how many there should be, not which ones they are.
         seen = any(method in named.method for method in (TRACED, TRACED_BEFORE, LISTED))
         about = "about " if LEDGER in named.method and not seen else ""
         text += f", {about}{named.dying:,} of them left under {named.shown}"
         if named.names is not None and nameless * 100 >= SHARE.value * (census.dying or 0):
             text += f" ({nameless:,} more, origin unknown)"
     elif found:
-        # Bytes do not tell who left the most: name them all, up to a line's length.
+        # Bytes do not show who left the most: name them all, up to a line's length.
         text += f", memory still charged to them is under {' · '.join(map(_holding, found[:3]))}"
         text += f" and {len(found) - 3} more" if len(found) > 3 else ""
     if moved is not None and moved.by >= ENOUGH.value:

@@ -36,7 +36,7 @@ def prepare(signals: Iterable[Signal], layout: Layout) -> list[Measured]:
     return [
         kept
         for measured_signal in measured(signals, layout)
-        if (kept := _telling(measured_signal, sizes))
+        if (kept := _relevant(measured_signal, sizes))
     ]
 
 
@@ -49,7 +49,7 @@ def _sizes(layout: Layout) -> Sizes:
     return Sizes(tuple(1 + len(stratum.controls) for stratum in layout.strata))
 
 
-def _telling(part: Measured, sizes: Sizes) -> Measured | None:
+def _relevant(part: Measured, sizes: Sizes) -> Measured | None:
     number = len(sizes.windows)
     least = max(min(number, LEAST_EVENTS), (number + 1) // 2)
     kept = np.zeros(len(part.labels), np.bool_)

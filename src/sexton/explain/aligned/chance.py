@@ -70,7 +70,7 @@ def strata_known(values: F32, sizes: Sizes) -> npt.NDArray[np.bool_]:
 
 
 def scores(values: F32, sizes: Sizes, rng: np.random.Generator) -> F32:
-    """Normal scores of the ranks within each stratum; 0 in a stratum that tells nothing.
+    """Normal scores of the ranks within each stratum; 0 in a stratum without information.
 
     A control that is not known gets a score that a known window of its stratum has: nought would
     be a middling window, and make chance look narrower than it is.
@@ -151,7 +151,7 @@ def judge(spans: Sequence[F32], sizes: Sizes, draws: int, seed: int) -> Tested:
     p, q = np.empty(len(order)), np.empty(len(order))
     p[order] = (alone + extra) / (total + extra)
     q[order] = np.maximum.accumulate((best + extra) / (total + extra))
-    # Where controls are equal nobody may be as far out on the other side: still no p is told that
+    # If controls are equal, none may be as far out on the other side: still no p is reported that
     # so few events do not allow.
     least = smallest_p(sizes, draws)
     return Tested(statistic, span, np.maximum(p, least), np.maximum(q, least))

@@ -70,7 +70,7 @@ _REACH = 4
 _SLACK_S = 2.0
 #: Neighbours may touch.
 _TOUCH_S = 1e-6
-#: Events whose distances differ by less than this part come by the clock.
+#: Events whose distances differ by less than this part are periodic.
 _EVEN = 0.05
 
 
@@ -116,7 +116,7 @@ def lay_out(
     events_mono_s: Iterable[float], recorded: Sequence[tuple[float, float]], plan: Plan
 ) -> Layout:
     """Choose the windows. Where the recording is too short for whole minutes they are closer, and
-    then shorter: the first layout with enough controls, else the one with the most to tell."""
+    then shorter: the first layout with enough controls, else the one with the most controls."""
     events = sorted({float(value) for value in events_mono_s if math.isfinite(value)})
     episodes = _episodes(events, 1.5 * plan.before_s)
     notes = []
@@ -136,7 +136,7 @@ def lay_out(
 
 
 def _is_enough(layout: Layout) -> bool:
-    """Do most events have controls enough, and were few left out for want of them?"""
+    """Do most events have controls enough, and were few left out for lack of them?"""
     numbers = sorted(len(stratum.controls) for stratum in layout.strata)
     return bool(numbers) and numbers[len(numbers) // 2] >= _LEAST_CONTROLS and not layout.alone
 

@@ -99,7 +99,7 @@ def _measured(batch: list[Signal], layout: Layout, near: _Near) -> Measured:
     mono = batch[0].mono_s[kept]
     values = np.stack([signal.value[kept] for signal in batch]).astype(np.float64)
     if len(kept):
-        values[:, np.flatnonzero(np.diff(kept, prepend=-2) > 1)] = np.nan  # steps from elsewhere
+        values[:, np.flatnonzero(np.diff(kept, prepend=-2) > 1)] = np.nan  # steps across a gap
     labels = [Label(signal.kind, signal.about, signal.name, signal.unit) for signal in batch]
     ends = np.array(layout.ends)
     events = np.array([stratum.event for stratum in layout.strata])

@@ -3,9 +3,9 @@
 **Rule.** Both must be about the same core. *Proven*: the lockup lies inside the time the core was
 held, give or take the watchdog's 20 s of patience, and that core is the one held longest, whose
 time is known. *Likely*: another held core, or the core at another time and the same task on it. No
-link by the core alone at another time: what held it then is not known.
+link by the core alone at another time: what held it then is unknown.
 
-**Speaks against it.** The watchdog names another task than the one that held the core.
+**Evidence against.** The watchdog names another task than the one that held the core.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _processes(finding: Finding) -> set[str]:
 
 
 def another_task(held: Finding, stuck: Finding) -> tuple[str, ...]:
-    """What speaks against it: the watchdog names a task that did not hold the core."""
+    """Evidence against: the watchdog names a task that did not hold the core."""
     mine, theirs = held.entities.get("task", ()), stuck.entities.get("task", ())
     if not mine or not theirs or _processes(held) & _processes(stuck):
         return ()

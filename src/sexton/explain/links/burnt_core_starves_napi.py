@@ -5,7 +5,7 @@ held, give or take a driver's 10 s of patience, and that core is the one held lo
 is known; or its own times show it held by the kernel for nine tenths of the wait. *Likely*: the
 same core, at another time (the stall is seen live, the kernel log remembers an earlier wait).
 
-**Speaks against it.** The driver also says `napi scheduled: 0` of that interface: then an interrupt
+**Evidence against.** The driver also says `napi scheduled: 0` of that interface: then an interrupt
 was lost and no core was to blame.
 """
 
@@ -43,7 +43,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
         Strength.PROVEN if together else Strength.LIKELY,
         f"core {', '.join(cores)} serves {queues}; {when}",
         shared=cores,
-        against=_unasked(effect, window),
+        against=_unrequested_polls(effect, window),
     )
 
 
@@ -56,8 +56,8 @@ def _held(cores: tuple[str, ...], starved: Finding, window: Window) -> bool:
     return any(share is not None and share >= KERNEL_SHARE.value for share in shares)
 
 
-def _unasked(starved: Finding, window: Window) -> tuple[str, ...]:
-    """Polls that nobody had asked for, on the same interfaces."""
+def _unrequested_polls(starved: Finding, window: Window) -> tuple[str, ...]:
+    """Polls that no interrupt had requested, on the same interfaces."""
     nics = starved.entities.get("nic", ())
     lost = sum(
         event.fields.get("napi_scheduled") == 0 and printable(str(event.fields.get("nic"))) in nics

@@ -3,10 +3,10 @@
 **Rule.** The parent that churns must be one that owns zombies. *Proven*: deaths under it were
 traced and not released. *Likely*: the same parent, by the kernel's own counts. One step weaker
 where less than 5 % of the dead are known to be from there. A busy parent elsewhere on the node says
-nothing. The strength speaks of those that are known to be from there, not of all.
+nothing. The strength covers only those known to be from there.
 
-**Speaks against it.** Most of what was seen to die there was released: ordinary churn. Less than
-half of the dead are known to be from there: who left the others is not known.
+**Evidence against.** Most of what was seen to die there was released: ordinary churn. Less than
+half of the dead are known to be from there: who left the others is unknown.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _where(owners: Sequence[Owner]) -> str:
 
 
 def _others(mine: Sequence[Owner], window: Window) -> tuple[str, ...]:
-    """The dead that nobody saw die there, where they are the most."""
+    """The dead that were not seen to die there, if they are the majority."""
     census = window.latest(CgroupCensus)
     dying = census[0].dying if census else None
     known = sum(owner.dying or 0 for owner in mine)

@@ -5,7 +5,7 @@ words name something that depends on the clock (a lease, a token, a certificate,
 time-out). *Possible*: within ten minutes. Never proven: nothing shows which clock the job looked
 at. No link where the job died before.
 
-**Speaks against it.** A mark that names another cause: memory, a full disk, an eviction.
+**Evidence against.** A mark that names another cause: memory, a full disk, an eviction.
 """
 
 from __future__ import annotations

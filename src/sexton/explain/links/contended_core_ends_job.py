@@ -3,7 +3,7 @@
 **Rule.** That of `starved_tasks_end_job`, for tasks that waited for one core instead of for the
 node: the death must have been marked after the wait began. No link where the wait is only noted.
 
-**Speaks against it.** The same: a mark that names memory, a lost connection or an eviction.
+**Evidence against.** The same: a mark that names memory, a lost connection or an eviction.
 """
 
 from __future__ import annotations

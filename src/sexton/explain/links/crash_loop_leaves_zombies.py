@@ -4,9 +4,9 @@
 own path was seen to die without release (traced, or listed by the kernel as offline). *Likely*:
 the number of its restarts matches the number of dead cgroups and it restarts while we watch.
 *Possible*: only one of the two. One step weaker where it accounts for less than 5 % of the dead.
-The strength speaks of those it accounts for, not of all.
+The strength covers only those it accounts for.
 
-**Speaks against it.** More of the dead are known to lie below another directory than the unit's
+**Evidence against.** More of the dead are known to lie below another directory than the unit's
 parent; its restarts are less than half as many as the dead, and its period does not explain them.
 """
 
@@ -53,7 +53,7 @@ def of_the_dead(
     """How sure it is that they left the dead, and of how many that is known.
 
     What was seen of less than `SHARE` proves nothing of the others: that is one step weaker, and
-    *possible* where most of the dead are known to be somebody else's. Where the others are so few,
+    *possible* where most of the dead are known to be another unit's. Where the others are so few,
     it is said of all.
     """
     census = window.latest(CgroupCensus)

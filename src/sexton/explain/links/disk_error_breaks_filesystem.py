@@ -6,7 +6,7 @@ disk's first error or while the errors lasted. *Likely*: within ten minutes of t
 where the filesystem failed before the disk said anything, or where the disks differ; mapped devices
 (`dm-0`) are not traced to theirs.
 
-**Speaks against it.** Nothing that could be read here: a filesystem has no reason of its own to
+**Evidence against.** Nothing that could be read here: a filesystem has no reason of its own to
 stop at that moment.
 """
 

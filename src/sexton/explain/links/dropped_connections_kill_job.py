@@ -1,11 +1,11 @@
-"""A job that waits for somebody on the other side of a lost connection gives up.
+"""A job that waits for the peer of a lost connection gives up.
 
 **Rule.** The death must have been marked after the loss began. *Proven*: within a minute of the
 loss, and the mark's own words name a lost connection (a time-out, a reset, Ray's
 `ObjectFetchTimedOutError`, `ActorDiedError`). *Likely*: within a minute. *Possible*: within ten;
 people mark late. No link where the job died before, or later.
 
-**Speaks against it.** A mark that names another death: out of memory, a signal, a person.
+**Evidence against.** A mark that names another cause: out of memory, a signal, an operator.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ operation failed, and while that lasted or within a minute the mark's words name
 remote error, a retry that was used up, a time-out). *Likely*: within a minute. *Possible*: within
 ten, and for packet errors alone. No link where the job died before.
 
-**Speaks against it.** A mark that names another cause: memory, a full disk, an eviction.
+**Evidence against.** A mark that names another cause: memory, a full disk, an eviction.
 """
 
 from __future__ import annotations

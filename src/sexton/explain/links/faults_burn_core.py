@@ -5,7 +5,7 @@ more serve page faults (and neither reclaim nor compact memory inside one), *lik
 on, no link below one in twenty. Without stacks at best *possible*, where both findings name the
 same task in the same seconds.
 
-**Speaks against it.** Stacks that are mostly elsewhere.
+**Evidence against.** Stacks mostly in other functions.
 """
 
 from __future__ import annotations

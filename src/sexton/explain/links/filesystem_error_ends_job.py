@@ -5,7 +5,7 @@ while it is read-only, and the mark's words name it (a read-only file system, an
 EIO) or its mount point. *Likely*: within a minute. *Possible*: within ten. No link where the job
 died before.
 
-**Speaks against it.** A mark that names another cause: memory, a lost connection, an eviction.
+**Evidence against.** A mark that names another cause: memory, a lost connection, an eviction.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
 decide: *proven* where half of them or more take in packets, *likely* from a fifth on, no link below
 one in twenty. Without stacks its own times do, where both were in the same seconds or the core took
 in a flood while it was held: *proven* where most of the held time was softirq, no link where it was
-system time, which is a task's; *possible* where nothing tells.
+system time, which is a task's; *possible* where that is unknown.
 
-**Speaks against it.** A core that neither dropped a packet nor cut a poll short: busy, not flooded.
+**Evidence against.** A core that neither dropped a packet nor cut a poll short: busy, not flooded.
 """
 
 from __future__ import annotations

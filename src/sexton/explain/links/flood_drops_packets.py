@@ -5,7 +5,7 @@ dropped packets from its backlog in that time (`softnet_stat`). *Likely*: the fl
 dropped some (`/proc/net/dev`). *Possible*: neither was counted. No link where both were counted and
 stood still: then nothing was dropped on receive.
 
-**Speaks against it.** Fewer packets dropped than segments sent again: most was lost elsewhere.
+**Evidence against.** Fewer packets dropped than retransmitted: most were lost elsewhere.
 """
 
 from __future__ import annotations

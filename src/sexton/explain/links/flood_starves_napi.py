@@ -5,7 +5,7 @@
 to do and one that is not run look alike from outside, and where the core itself was held,
 `flood_burns_core` and `burnt_core_starves_napi` tell more.
 
-**Speaks against it.** The driver counted no packet dropped and no poll cut short on those cores.
+**Evidence against.** The driver counted no packet dropped and no poll cut short on those cores.
 """
 
 from __future__ import annotations

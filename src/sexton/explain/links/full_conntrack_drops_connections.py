@@ -4,7 +4,7 @@
 dropped for it, by the kernel's own words or its counter. *Likely*: only the cloud's allowance was
 exceeded (the hypervisor drops unseen). *Possible*: the table was full, and nothing counts drops.
 
-**Speaks against it.** No connection failed to be made in that time: a full table refuses new ones
+**Evidence against.** No connection failed to be made in that time: a full table refuses new ones
 and leaves those alone that it has.
 """
 

@@ -6,7 +6,7 @@ error where `/dev/shm` was full) or the mount point. *Possible*: while it was fu
 minutes of it. Not more, since a full disk hurts only those who write to it. No link where the job
 died before.
 
-**Speaks against it.** A mark that names another cause: memory, a lost connection, an eviction.
+**Evidence against.** A mark that names another cause: memory, a lost connection, an eviction.
 """
 
 from __future__ import annotations

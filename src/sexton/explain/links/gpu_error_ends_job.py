@@ -6,7 +6,7 @@ they lasted or within a minute, and the mark's words name it (CUDA, NCCL, NVLink
 GPU) or the process in the driver's line. *Likely*: within a minute. *Possible*: within ten. No link
 where the job died before.
 
-**Speaks against it.** A mark that names another cause: out of memory on the node, an eviction, a
+**Evidence against.** A mark that names another cause: out of memory on the node, an eviction, a
 full disk.
 """
 

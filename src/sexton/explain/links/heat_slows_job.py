@@ -5,7 +5,7 @@ were or within a minute, and the mark's words name something late (a time-out, a
 straggler). *Possible*: within ten minutes. Never proven: a slow core is late, and does not end
 anything by itself. No link where the job died before.
 
-**Speaks against it.** A mark that names another cause: memory, a full disk, an eviction.
+**Evidence against.** A mark that names another cause: memory, a full disk, an eviction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ENDING = Ending(
 @link(
     cause="thermal_throttling",
     effect="job_deaths",
-    story="a job was too slow and was given up",
+    story="a job missed a deadline and was aborted",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:

@@ -1,10 +1,10 @@
-"""What a slow statistics read walks over is mostly scopes that nobody closed.
+"""What a slow statistics read walks is mostly scopes that were never closed.
 
 **Rule.** The leaked directories must be at least half of all memory cgroups that are walked.
 *Proven*: the read's cost was measured at the root; *likely*: extrapolated from a small subtree. No
 link where the dead are more than the leaked: then see `zombies_slow_stats`.
 
-**Speaks against it.** A subtree with less than a tenth of the cgroups that is half as slow to read.
+**Evidence against.** A subtree with less than a tenth of the cgroups that is half as slow to read.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ marked after the first of them. *Proven*: while they lasted or within a minute, 
 name it (a bus error, SIGBUS, ECC, a machine check) or the process that was killed. *Likely*: within
 a minute. *Possible*: within ten. No link where the job died before.
 
-**Speaks against it.** A mark that names another cause: out of memory, a lost connection, an
+**Evidence against.** A mark that names another cause: out of memory, a lost connection, an
 eviction.
 """
 
@@ -29,7 +29,7 @@ _ENDING = Ending(
 @link(
     cause="memory_errors",
     effect="job_deaths",
-    story="a job died of it",
+    story="a job died as a result",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:

@@ -1,13 +1,13 @@
 """While the device is reset nothing is sent or received, and connections time out.
 
 **Rule.** The loss begins within 30 s after a reset; or it began up to 10 s before and goes on after
-the reset, and then the link speaks of what was lost from the reset on: what was lost before is the
+the reset, and then the link covers what was lost from the reset on: what was lost before is the
 starved queue's (`starved_napi_drops_connections`). *Proven*: the reset's interface is the only real
 one, so that what TCP lost went through it, and TCP counted time-outs or gave connections up after
 the reset. *Likely*: in time, but there are several interfaces, or TCP counted retransmissions
 alone. No link where nothing was lost from the reset on, or only long after.
 
-**Speaks against it.** Loss that began before the reset; the same loss in the minutes before it.
+**Evidence against.** Loss that began before the reset; the same loss in the minutes before it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     names = cause.entities.get("nic", ())
     alone = is_only_uplink(names, window)
     who = ", ".join(names) or "an interface"
-    what = f"{gave_up:,} TCP timeouts after the reset" if gave_up else "TCP sent again"
+    what = f"{gave_up:,} TCP timeouts after the reset" if gave_up else "TCP retransmits"
     only = f"{who} is the only uplink" if alone else f"{who} is one of several interfaces"
     early = () if since is None else (began_before((cause, effect), at),)
     return Bond(

@@ -1,11 +1,11 @@
-"""A job died soon after an interface was reset, and nobody counted what TCP lost meanwhile.
+"""A job died soon after an interface was reset, and TCP's losses were not recorded.
 
 **Rule.** Only where TCP's counters were not read over that time: where they were, the loss speaks
 for itself (`nic_reset_drops_connections`, `dropped_connections_kill_job`) or is not there.
 *Possible*, where the death was marked within ten minutes after a reset; never more, since nothing
 shows that the job lost a connection. No link where it died before.
 
-**Speaks against it.** A mark that names another death.
+**Evidence against.** A mark that names another death.
 """
 
 from __future__ import annotations

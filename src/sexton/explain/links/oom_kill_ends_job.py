@@ -5,7 +5,7 @@ names the killed process, its unit or its pod, or says that memory ran out (OOM,
 SIGKILL). *Likely*: within a minute. *Possible*: within ten; people mark late. No link where the job
 died before the kill, or later.
 
-**Speaks against it.** A mark that names another cause: a lost connection, a time-out.
+**Evidence against.** A mark that names another cause: a lost connection, a time-out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ELSE = re.compile(
     r"|NCCL|network|preempt",
     re.IGNORECASE,
 )
-#: Parts of a path that are everybody's.
+#: Parts of a path that many units share.
 _SHORTEST = 4
 
 

@@ -6,7 +6,7 @@ unit's result, or at least half of its restarts in the window follow a kill like
 start follows a kill. *Possible*: no start was dated, but the unit restarts. No link where every
 known start came before the kills.
 
-**Speaks against it.** Far more restarts in the window than kills in the unit: most of them have
+**Evidence against.** Far more restarts in the window than kills in the unit: most of them have
 another cause.
 """
 

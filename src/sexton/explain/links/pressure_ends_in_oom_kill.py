@@ -4,7 +4,7 @@
 node with plenty of memory. *Proven*: such a kill lies inside the stretch in which tasks waited for
 memory, or within 10 s of its end. No link where the kill came before, or later.
 
-**Speaks against it.** Kills at cgroups' limits in the same time: they did not need the shortage.
+**Evidence against.** Kills at cgroups' limits in the same time: they did not need the shortage.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
 the page allocator, which they enter only when the node has no free page left. *Possible* without
 stacks: two measures that rise together prove nothing of each other. No link where the stacks show
 only reclaim for a cgroup's own limit: then the limit forces it, and the pressure is its effect; nor
-where somebody ordered it.
+where it was requested.
 
-**Speaks against it.** Stacks of reclaim for a cgroup's limit beside those of the node's shortage.
+**Evidence against.** Stacks of reclaim for a cgroup's limit beside those of the node's shortage.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sexton.model.window import Window
     proof="kernel stacks, which show which task reclaims and why (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
-    """By stacks of the whole node, for reclaim is anybody's."""
+    """By stacks of the whole node, since any task may reclaim."""
     if not together(cause, effect, SLACK_S) or is_ordered(effect):
         return None
     seen = caught(window, lambda frames: RECLAIM in families(frames))

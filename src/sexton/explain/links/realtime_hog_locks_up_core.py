@@ -4,7 +4,7 @@
 the same time, give or take the watchdog's 20 s of patience. *Likely*: the same time, and the line
 of the RCU stall does not say which core it waits for. No link at another time.
 
-**Speaks against it.** The watchdog names another task than the one that held the core.
+**Evidence against.** The watchdog names another task than the one that held the core.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sexton.model.window import Window
 @link(
     cause="realtime_hog",
     effect="soft_lockups",
-    story="the kernel's own threads could not run there, and its watchdog said so",
+    story="the kernel's own threads could not run there, and its watchdog reported it",
     proof="both in the same seconds; record the next occurrence (sexton record)",
 )
 def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:

@@ -3,7 +3,7 @@
 **Rule.** Both must be about the same core. *Proven*: the wait lies inside the time the core was
 held, give or take a driver's 10 s of patience. *Likely*: the same core at another time.
 
-**Speaks against it.** A poll runs right after the interrupt, which not even a realtime task holds
+**Evidence against.** A poll runs right after the interrupt, which not even a realtime task holds
 up; it waits only where the kernel has passed it on to `ksoftirqd`.
 """
 

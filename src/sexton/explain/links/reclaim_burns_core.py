@@ -1,11 +1,11 @@
-"""A task frees memory, before it may go on or because it was told to, and holds its core with that.
+"""A task frees memory, to continue or on request, and holds its core while it does.
 
 **Rule.** With kernel stacks of the held core, in the very seconds: *proven* where half of them or
 more are reclaim by a task, *likely* from a fifth on, no link below one in twenty. Without stacks at
 best *possible*, and only where both findings name the same task in the same seconds: counters that
 rise together are a coincidence, not a cause.
 
-**Speaks against it.** Stacks that are mostly elsewhere; reclaim that walks cgroups in a fifth of
+**Evidence against.** Stacks mostly in other functions; reclaim that walks cgroups in a fifth of
 its samples, most of them dead or not counted, which makes it *possible* at best: then the dead are
 what makes it dear (`zombie_walk_burns_core`).
 """

@@ -4,7 +4,7 @@
 those seconds, or more, are of the flush; *likely* from a fifth on; no link below one in twenty. No
 form without stacks: nothing else shows a flush.
 
-**Speaks against it.** Stacks that are mostly elsewhere; a single core that flushes, where fighting
+**Evidence against.** Stacks mostly in other functions; a single core that flushes, where fighting
 over a lock needs two.
 """
 

@@ -3,7 +3,7 @@
 **Rule.** That of `zombie_walk_burns_core`, which is the same walk seen without its cost; by stacks
 only where the walk is one for statistics, and not reclaim's.
 
-**Speaks against it.** What speaks against that one.
+**Evidence against.** The same as for that one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A queue whose poll waits delivers nothing, and connections through it time out.
 
-**Rule.** The loss must begin while the poll waited, as far as readings of TCP's counters tell.
+**Rule.** The loss must begin while the poll waited, as far as readings of TCP's counters show.
 *Proven*: the interface is the only real one, so that what TCP lost went through it, and TCP counted
 time-outs meanwhile. *Likely*: several interfaces, or TCP counted retransmissions alone. No link
 where TCP's counters did not move meanwhile.
 
-**Speaks against it.** Nothing of its own; a reset that followed is told as the next link.
+**Evidence against.** None of its own; a reset that followed is the next link.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     names = cause.entities.get("nic", ())
     alone = is_only_uplink(names, window)
     who = ", ".join(cause.entities.get("queue", ()) or names) or "a queue"
-    what = f"{gave_up:,} TCP timeouts" if gave_up else "TCP sent again"
+    what = f"{gave_up:,} TCP timeouts" if gave_up else "TCP retransmits"
     return Bond(
         Strength.PROVEN if alone and gave_up else Strength.LIKELY,
         f"{what} in the {seconds(last - first)} in which {who} was not polled",

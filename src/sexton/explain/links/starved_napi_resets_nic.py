@@ -4,7 +4,7 @@
 starved poll within 30 s of its end, or the driver's own reset reason says poll starvation.
 *Likely*: the same queue, without a common moment. *Possible*: only the same NIC.
 
-**Speaks against it.** The interface's counters that point elsewhere, where they are not zero:
+**Evidence against.** The interface's counters that point elsewhere, where they are not zero:
 `wd_expired` (keep-alive), `missing_intr`.
 """
 

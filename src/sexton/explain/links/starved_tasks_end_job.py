@@ -5,7 +5,7 @@ it, and the mark's words name something late (a time-out, a heartbeat, a watchdo
 within ten minutes. Never proven: nothing shows which of the job's tasks waited. No link where the
 job died before, or later.
 
-**Speaks against it.** A mark that names another cause: memory, a lost connection, an eviction.
+**Evidence against.** A mark that names another cause: memory, a lost connection, an eviction.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 core's time or more was taken while they waited. *Possible*: less. Never proven: nothing shows how
 many would have waited with the whole core.
 
-**Speaks against it.** More tasks waited than the stolen time can explain: with what was taken given
+**Evidence against.** More tasks waited than the stolen time can explain: with what was taken given
 back, each core would still be crowded.
 """
 
@@ -25,7 +25,7 @@ _SLACK_S = 2.0
     cause="cpu_steal",
     effect="cpu_pressure",
     story="tasks waited for what was left of the cores",
-    proof="the same load on a machine whose cores are its own",
+    proof="the same load on a machine with dedicated cores",
 )
 def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
     """The same cores, in the same seconds."""

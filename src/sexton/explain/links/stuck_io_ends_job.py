@@ -5,7 +5,7 @@ a minute, and the mark's words name it (an I/O error, a stale file handle, NFS) 
 stuck. *Likely*: within a minute of its beginning. *Possible*: within ten minutes of its end. No
 link where the job died before.
 
-**Speaks against it.** A mark that names another cause: memory, a lost connection, an eviction.
+**Evidence against.** A mark that names another cause: memory, a lost connection, an eviction.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ENDING = Ending(
 @link(
     cause="stuck_io",
     effect="job_deaths",
-    story="a job that waited for it was given up",
+    story="a job that waited for it was aborted",
     proof="the job's last error message: mark its death with it (sexton recording mark)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:

@@ -4,9 +4,9 @@
 directory it runs in must be the one that churns. *Proven*: its service's own path was seen to die
 without release. *Likely*: its runs match the dead in number or period, and it still runs.
 There is no weaker form, since every node has timers; but one step weaker where it accounts for less
-than 5 % of the dead. The strength speaks of those it accounts for, not of all.
+than 5 % of the dead. The strength covers only those it accounts for.
 
-**Speaks against it.** Its runs are less than half as many as the dead; more of the dead are known
+**Evidence against.** Its runs are less than half as many as the dead; more of the dead are known
 to lie below another directory.
 """
 

@@ -11,7 +11,7 @@ half a second or more. *Possible*: only one of the two. Nothing where neither wa
 symptoms on one node are no chain), where the core was held in softirq or by a kernel thread, or
 where all that is known is a reader and its read was measured as fast.
 
-**Speaks against it.** Stacks that are mostly elsewhere, a walk estimated as fast (newer kernels),
+**Evidence against.** Stacks mostly in other functions, a walk estimated as fast (newer kernels),
 or, without stacks, a task that is no known reader of statistics. A look-alike that was there in the
 same seconds, or could not be judged, makes it *possible* where stacks do not decide (see
 `sexton.explain.weigh`).

@@ -3,9 +3,9 @@
 **Rule.** At least half of all memory cgroups are dead. *Proven*: of the reclaim that kernel stacks
 show on its cores, in its time, a fifth or more goes from one memory cgroup to the next (30 to 41 %
 over the dead, measured on 6.18; hardly any where a cgroup frees its own page cache). No link below
-that, and none without stacks: no counter tells what reclaim goes over.
+that, and none without stacks: no counter shows what reclaim walks.
 
-**Speaks against it.** Nothing that is seen from here; that the same cgroups were alive then.
+**Evidence against.** Nothing that is seen from here; that the same cgroups were alive then.
 """
 
 from __future__ import annotations

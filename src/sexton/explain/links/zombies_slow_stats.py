@@ -4,7 +4,7 @@
 the root. *Likely*: the same, with the cost extrapolated from a small subtree. No link where live
 directories are the most of what is walked: then it is the crowd that is slow, not the dead.
 
-**Speaks against it.** A subtree with less than a tenth of the cgroups that is half as slow to read.
+**Evidence against.** A subtree with less than a tenth of the cgroups that is half as slow to read.
 """
 
 from __future__ import annotations

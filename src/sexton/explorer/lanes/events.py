@@ -152,7 +152,7 @@ class Builder:
             if self._boot:
                 time = segment.start[1]
                 self._near = _SAME
-                self._add(_made(time, "boot", "the node was started again", "warning", ""))
+                self._add(_made(time, "boot", "the node rebooted", "warning", ""))
             self._boot, self._last = segment.boot_id, {}
         self._feed_nics(part)
         for kind, make in _TABLES:

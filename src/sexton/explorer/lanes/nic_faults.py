@@ -33,7 +33,7 @@ _DEVICE = {
     "nic_tx_errors": "tx errors",
 }
 #: Where less went wrong these are shown, so that it is seen that they are zero.
-_TELLING, _LEAST = ("resets", "tx timeouts", "missed tx", "rx dropped", "tx dropped"), 4
+_RELEVANT, _LEAST = ("resets", "tx timeouts", "missed tx", "rx dropped", "tx dropped"), 4
 _RESETS = "resets"
 #: What drivers call it: ENA, virtio, ixgbe, mlx5 and others. Time-outs by queue are virtio's, which
 #: resets nothing.
@@ -110,6 +110,6 @@ class Builder(Lines):
     def shown(self) -> list[tuple[Line, str]]:
         most = sorted(self._moved, key=lambda line: (-self._moved[line], line))
         moved = [line for line in most if self._moved[line] > 0][:MOST]
-        still = [line for line in most if line not in moved and line[1] in _TELLING]
+        still = [line for line in most if line not in moved and line[1] in _RELEVANT]
         shown = sorted([*moved, *still[: max(_LEAST - len(moved), 0)]])
         return [(line, printable(" ".join(line))) for line in shown]

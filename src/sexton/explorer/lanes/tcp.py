@@ -1,4 +1,4 @@
-"""TCP: segments sent again, and connections that timed out.
+"""TCP: retransmits, and connections that timed out.
 
 What loss looks like from above: retransmits follow a stalled queue within a second, timeouts later.
 From ``/proc/net/snmp`` and ``/proc/net/netstat``, once a second.

@@ -5,7 +5,7 @@ when the kernel chose the port. Connections without a complete request are close
 waits forever for the rest of one, so a few hundred of those would lock everyone out. So are those
 whose client does not read its answer.
 
-The recording may come from elsewhere. So the process confines itself (`sexton.sandbox`) once the
+The recording is untrusted input. So the process confines itself (`sexton.sandbox`) once the
 socket is bound and before the first byte is read: from then on it opens no other.
 """
 
@@ -77,7 +77,7 @@ def serve(setup: Setup) -> int:
     show = _browser() if setup.open else None
     growing = is_locked(setup.directory)
     confine(limits_for(setup.directory, growing=growing)._replace(cpu_s=None))
-    os.register_at_fork(after_in_child=bound[0].close)  # they answer us and nobody else
+    os.register_at_fork(after_in_child=bound[0].close)  # they answer only us
     from sexton.explorer.tiles.view import View
 
     gc.set_threshold(_SELDOM)  # tiles create no reference cycles

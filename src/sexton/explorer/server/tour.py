@@ -118,7 +118,7 @@ def tour(scene: Scene, cure: Mapping[str, Any] | None = None) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "title": f"{count(len(steps), 'step')} from the symptom to the cause",
-        "recording": _whose(diagnosis),
+        "recording": _recording_line(diagnosis),
         "steps": steps,
         # What is kept of a step's view when the tour ends: where one looks, but with every lane.
         "after": {
@@ -131,7 +131,7 @@ def tour(scene: Scene, cure: Mapping[str, Any] | None = None) -> dict[str, Any]:
     }
 
 
-def _whose(diagnosis: Diagnosis) -> str:
+def _recording_line(diagnosis: Diagnosis) -> str:
     node = diagnosis.node
     cores = f", {count(node.cores, 'core')}" if node is not None and node.cores else ""
     kernel = f"Linux {node.kernel}{cores}" if node is not None else "kernel unknown"

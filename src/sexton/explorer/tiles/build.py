@@ -32,7 +32,7 @@ from sexton.store.schema import MONO, WALL
 _DRIFT_S = 0.05
 #: Wall times beyond the year 5138 are no times.
 MOST_S = 1e11
-#: No table is read less often than every hour: a reading tells of no more than this.
+#: No table is read less often than every hour: a reading covers no more than this.
 _REACH_S = 4096.0
 
 

@@ -83,7 +83,7 @@ def build_lanes(
             feeds[lane].follow(recording)
 
     with ThreadPoolExecutor(_THREADS, "sexton-build") as pool:
-        started = {pool.submit(build, attribute.id): attribute.id for attribute in wanted}
+        started = {pool.submit(build, lane.id): lane.id for lane in wanted}
         for done in as_completed(started):
             done.result()
             yield started[done]

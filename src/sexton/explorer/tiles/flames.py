@@ -64,10 +64,10 @@ def choose(span: Window, reaches: Sequence[Reach], quick: bool = False) -> Choic
     >>> choose((10.0, 70.0), night)
     Choice(windows=[(10.0, 70.0)], note='')
     >>> choose((10.0, 70.0), night, quick=True).note
-    'a first look: 3 times 7.41 s of 1 min 0 s'
+    'a preview: 3 times 7.41 s of 1 min 0 s'
     >>> found = choose((0.0, 43200.0), night)
     >>> len(found.windows), found.windows[1], found.note
-    (24, (1800.0, 1815.0), 'a choice: 24 times 15 s of 12 h 0 min, evenly spread')
+    (24, (1800.0, 1815.0), 'a sample: 24 times 15 s of 12 h 0 min, evenly spread')
     >>> choose((0.0, 43200.0), [Reach(60.0, 65.0), Reach(900.0, 920.0)]).windows
     [(0.0, 43200.0)]
     """
@@ -80,7 +80,7 @@ def choose(span: Window, reaches: Sequence[Reach], quick: bool = False) -> Choic
     if length <= longest:
         return Choice([span] if there else [], "")
     windows = _spread(there, length, number, each_s)
-    what = "a first look" if quick else "a choice"
+    what = "a preview" if quick else "a sample"
     spread = "" if quick else ", evenly spread"
     text = f"{what}: {number} times {each_s:.3g} s of {seconds(round(length))}{spread}"
     return Choice(windows, text)

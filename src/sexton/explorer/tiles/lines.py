@@ -13,7 +13,7 @@ from sexton.explorer.tiles.registry import Drawing
 from sexton.explorer.tiles.tables import TableColumns, TableSpan, clock, level_for, number, tiles_of
 from sexton.model.lane import COLUMNS, Marked, Table
 
-#: What tells one line from another.
+#: What identifies a line.
 Line = tuple[str, ...]
 
 

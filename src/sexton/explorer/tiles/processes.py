@@ -3,8 +3,7 @@
 An explanation of a night takes seconds of a core and two hundred megabytes. A thread would hold
 the interpreter while tiles are wanted, keep the memory, and could not be stopped. So one process,
 forked before there are threads, knows the recording as we do, and forks another for each question:
-that one ends with its answer, or when nobody waits for it any more. None outlives us: they hear it
-from the pipes that end with us.
+that one exits with its answer, or when its client disconnects. Workers exit when the pipe closes.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ Stop = Callable[[], bool]
 #: A request: its name and its arguments. It has to fit in one datagram.
 Question = tuple[str, tuple[Any, ...]]
 _MOST_BYTES = 1 << 17
-#: How often it is looked whether somebody still waits.
+#: How often to check that the client is still connected.
 _LOOK_S = 0.1
-#: Nothing that is answered at all takes so long.
+#: No query that succeeds takes this long.
 _MOST_S = 300.0
-#: Tiles go first: the page is to move while somebody waits for a story.
+#: Tiles go first: the page must stay responsive while an explanation is computed.
 _NICE = 5
 _ANSWERED, _REFUSED, _NOT_THERE, _BROKEN = "answered", "refused", "not there", "broken"
 
@@ -72,8 +71,7 @@ class Work(Protocol):
         ...
 
     def prepare(self) -> None:
-        """In the one that all of them are forked from, before each: what one knows the next need
-        not learn again."""
+        """Runs in the fork server before each fork, so that workers inherit what it read."""
         ...
 
 
@@ -98,11 +96,11 @@ class ForkServer:
         self._pid = pid
 
     def ask(self, name: str, arguments: tuple[Any, ...], stop: Stop | None = None) -> Any:
-        """Its answer, or what was raised instead; `Unanswered` where there is none, `Gone` where
-        there will be none any more."""
+        """The worker's answer, or its exception; `Unanswered` if there was none, `Gone` if the fork
+        server has exited."""
         question = pickle.dumps((name, arguments))
         if len(question) > _MOST_BYTES:
-            raise CommandError("that is too long a question")
+            raise CommandError("the query is too long")
         mine, its = os.pipe()
         try:
             try:
@@ -112,9 +110,9 @@ class ForkServer:
                 raise Gone("the worker processes have exited") from None
             finally:
                 os.close(its)
-            answer = _heard(mine, stop)
+            answer = _read_reply(mine, stop)
         finally:
-            os.close(mine)  # from this it hears that nobody waits
+            os.close(mine)  # the worker sees the pipe close and exits
         try:
             how, what, problems = pickle.loads(answer)
         except (EOFError, pickle.UnpicklingError):
@@ -128,13 +126,13 @@ class ForkServer:
         raise {_REFUSED: CommandError, _NOT_THERE: StoreError}.get(how, RuntimeError)(what)
 
     def close(self) -> None:
-        """Let them go."""
+        """Close the fork server and wait for it."""
         self._to.close()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
 
     def _is_there(self) -> bool:
-        """Looked at for a while: its files are closed before it can be waited for."""
+        """Polled for a moment: a process closes its files before it can be waited for."""
         try:
             for _ in range(10):
                 if os.waitpid(self._pid, os.WNOHANG) != (0, 0):
@@ -145,7 +143,7 @@ class ForkServer:
         return True
 
 
-def _heard(end: int, stop: Stop | None) -> bytes:
+def _read_reply(end: int, stop: Stop | None) -> bytes:
     parts: list[bytes] = []
     until = time.monotonic() + _MOST_S
     waiting = select.poll()
@@ -167,7 +165,7 @@ def _fork_for_each(requests: socket.socket, work: Work) -> NoReturn:
     us = os.getpid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # meant for our parent; we end with it
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reaped by the kernel
     while True:
         question, ends, *_ = socket.recv_fds(requests, _MOST_BYTES, 1)
         if not question:
@@ -192,7 +190,7 @@ def _fork_for_each(requests: socket.socket, work: Work) -> NoReturn:
 
 
 def _answer(question: bytes, end: int, work: Work) -> None:
-    # A pipe that nobody reads is in error. No thread looks: those who read recordings fork.
+    # A pipe without a reader is in error. No thread checks: readers of recordings fork.
     waited_for = select.poll()
     waited_for.register(end, 0)
     signal.signal(signal.SIGALRM, lambda *_: waited_for.poll(0) and os._exit(0))

@@ -32,7 +32,7 @@ from sexton.store.recording import Recording
 T = TypeVar("T")
 #: The request; the end of its span, or `None` where it is about all there is, comes last.
 Key = tuple[Any, ...]
-#: How often it is looked whether somebody still waits.
+#: How often to check that the client is still connected.
 _LOOK_S = 0.1
 
 

@@ -127,10 +127,10 @@ def clock(wall_s: float, level: int = 0) -> str:
 def number(value: float) -> str:
     """
     >>> number(float("nan")), number(0.0), number(1234567.0), number(3.25), number(0.0042)
-    ('not known', '0', '1,234,567', '3.25', '0.0042')
+    ('unknown', '0', '1,234,567', '3.25', '0.0042')
     """
     if math.isnan(value):
-        return "not known"
+        return "unknown"
     if value == 0 or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"

@@ -2,7 +2,7 @@
 
 Opening one reads manifests only. Each lane is built on first use, or by `warm`, which the
 server runs in a thread; from then on tiles come from memory. Everything is by wall time,
-over all boots: `span` explains what happens where the clock was set or the node was started again.
+over all boots: `span` explains what happens where the clock was set or the node rebooted.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class View(Questions):
         recording = self.recording
         wanted = [lane for lane in self._lanes.values() if lane.build and self._is_there(lane)]
         wanted.sort(key=_first_seen)
-        number = sum(attribute.id in _FIRST for attribute in wanted)
+        number = sum(lane.id in _FIRST for lane in wanted)
         for part in (wanted[:number], wanted[number:]):
             for lane in build_lanes(recording, part, self._built):
                 if self._progress is not None:

@@ -135,7 +135,7 @@ def preset_allows(rules: Sequence[PresetRule], unit: str) -> bool:
 class Enabled:
     """The units that will be started; `unseen` lists what could not be followed.
 
-    `version` is what a running systemd says it is; without it the tree's files tell.
+    `version` is what a running systemd says it is; without it the tree's files decide.
     """
 
     def __init__(self, tree: UnitTree, version: str | None = None) -> None:

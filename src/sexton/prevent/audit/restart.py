@@ -97,9 +97,9 @@ def policy_of(settings: Settings, stock: RestartPolicy) -> RestartPolicy:
     )
 
 
-def systemd_version(tree: UnitTree, told: str | None = None) -> int | None:
-    """The version of a tree's systemd: what it told, or that of its library; `None`: unknown."""
-    if told is not None and (found := _VERSION.match(told)):
+def systemd_version(tree: UnitTree, reported: str | None = None) -> int | None:
+    """The version of a tree's systemd: as reported, or that of its library; `None`: unknown."""
+    if reported is not None and (found := _VERSION.match(reported)):
         return int(found[1])
     folders = [*_LIBRARIES]
     folders += [

@@ -16,7 +16,7 @@ from sexton.host.reader import DEFAULT_LIMIT, FileStatus, RootedFiles, failure
 #: More than any real unit directory has.
 MOST_NAMES = 50_000
 _MOST_UNREAD = 20
-#: Errors of the disk or the network, not of what was asked for.
+#: Errors of the disk or the network, not of the path.
 _BROKEN = frozenset(
     os.strerror(number)
     for number in (errno.EIO, errno.ESTALE, errno.EUCLEAN, errno.EBADMSG, errno.ENOTCONN)

@@ -81,7 +81,7 @@ class Cache:
             return
         with contextlib.suppress(OSError):
             directory = os.path.dirname(path)
-            if who_else(directory):  # such as root with the home of somebody else
+            if who_else(directory):  # such as root with another user's home
                 return
             os.makedirs(directory, mode=0o700, exist_ok=True)
             aside = f"{path}.{os.getpid()}"

@@ -24,7 +24,7 @@ def aligned_lines(
 ) -> Iterator[str]:
     """What was compared, the table, and how far it may be trusted.
 
-    `known` are names of which the chain speaks already: what is about them comes first.
+    `known` are names that the chain has already: signals about them come first.
     """
     events = len(aligned.events)
     what = f"{events:,} {occasions.one if events == 1 else occasions.many}"

@@ -126,7 +126,7 @@ def difference_lines(found: FlameDifference, width: int = 80) -> Iterator[str]:
         if tested:
             yield from wrap(
                 "Large, but it may be one burst: within a side it came and went, or began once."
-                " Longer spans or more captures would tell.",
+                " Longer spans or more captures would settle it.",
                 width,
                 initial_indent=" ",
                 subsequent_indent=" ",

@@ -1,4 +1,4 @@
-"""The verdict as text: what a person reads on a terminal, in a ticket or in a log.
+"""The verdict as text, for a terminal, a ticket or a log.
 
 One colour, on the verdict word alone; piped, the same text without it. Every string of a
 `Diagnosis` is already escaped, so nothing here interprets anything.

@@ -267,7 +267,7 @@ def _before(why: Why, width: int) -> Iterator[str]:
 
 
 def _named(why: Why) -> frozenset[str]:
-    """Of what the chain speaks, by the names that signals have; a signal of a process is its
+    """What the chain is about, by the names that signals have; a signal of a process is its
     threads', one of a name all of that name's."""
     known = why.by_id
     lines = [*why.findings, *(why.chains[0].findings if why.chains else ())]

@@ -8,8 +8,8 @@ maps go with it. Nothing is pinned.
 Quirks: kernels before 5.11 charge maps to RLIMIT_MEMLOCK and return EPERM when it is used up, just
 as without the capability; so the limit is raised once, and only after EPERM. A program that the
 verifier rejects fails with EINVAL or EACCES and the reason in the log's last lines; EPERM there
-means a missing capability. `run_time_ns` and `run_cnt` of a program count only while somebody holds
-BPF_ENABLE_STATS (5.8) or the sysctl is set.
+means a missing capability. `run_time_ns` and `run_cnt` of a program count only while a process
+holds BPF_ENABLE_STATS (5.8) or the sysctl is set.
 """
 
 from __future__ import annotations

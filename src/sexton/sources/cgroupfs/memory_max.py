@@ -94,7 +94,7 @@ def _number(content: str, path: str) -> int:
 
 
 # A thousand small files: once a minute is what the recorder's budget has room for, and the kernel
-# log tells of kills at once.
+# log reports kills at once.
 @source(PATH, rows=(CgroupMemory,), period_s=60.0, deadline_s=2.0)
 class Limits(Reading):
     """A row per cgroup with a limit of its own."""

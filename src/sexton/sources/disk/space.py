@@ -11,11 +11,11 @@ from ending. So `stat` of coreutils or busybox asks, as a child that can be left
 Fields: block size, blocks, free blocks, those free for users other than root (ext4 keeps 5 % for
 root by default), inodes, free inodes, mount point.
 
-Quirks: only filesystems on disks and tmpfs are asked about, each once, by its shortest mount
+Quirks: only filesystems on disks and tmpfs are queried, each once, by its shortest mount
 point; never NFS, FUSE or autofs, nor anything mounted below those, which hang with their servers.
-A mount point that another mount hides is left out. Of a filesystem that did not answer only that
-is known, and it is not asked again. btrfs has no number of inodes (0); XFS makes them as needed and
-tells how many would fit. Not through ``--root`` or in an archive: there, only the state is known.
+A mount point that another mount hides is left out. A filesystem that did not answer is not queried
+again. btrfs has no number of inodes (0); XFS creates them as needed and says how many would fit.
+Not through ``--root`` or in an archive: there, only the state is known.
 
 >>> parse("4096 100 60 10 0 0 /mnt/my data\n")
 {'/mnt/my data': Space(total=409600, free=245760, available=40960, inodes=0, free_inodes=0)}

@@ -7,7 +7,7 @@ Documented in the kernel's Documentation/ABI/testing/dev-kmsg. One `read` gives 
      DEVICE=+pci:0000:20:03.0
 
 Quirks: a reader that was overtaken gets EPIPE and continues at the oldest record left; the sequence
-numbers tell how many were lost. Any process with write access can add records, but never with the
+numbers show how many were lost. Any process with write access can add records, but never with the
 kernel's own facility: those are ignored (see `Recogniser`). With `kernel.dmesg_restrict=1` opening
 needs CAP_SYSLOG. Container runtimes mask the file with another device: that is absent, not an empty
 log.

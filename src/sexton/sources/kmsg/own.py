@@ -6,7 +6,7 @@ r"""Log patterns of the node's owner: files in ``/etc/sexton/patterns.d``, check
     name = "bmc-silent"
     regex = 'ipmi_si \S{1,40}: IPMI message handler: BMC returned incorrect response'
     severity = "warning"            # info, warning or critical
-    meaning = "the BMC answers something else than it was asked"
+    meaning = "the BMC answers a different request"
     example = "ipmi_si IPI0001:00: IPMI message handler: BMC returned incorrect response"
 
 An entry becomes a finding ``pattern_bmc_silent`` if a line of the last day matches. With ``family``
@@ -82,7 +82,7 @@ def _entry(entry: object, where: str) -> Pattern:
         wrong("pattern", "write [[pattern]]")
     texts = _texts(entry, wrong)
     if not _NAME.fullmatch(texts["name"]):
-        wrong("name", "use small letters, digits, - and _, at most 40")
+        wrong("name", "use lowercase letters, digits, - and _, at most 40")
     if texts["severity"] not in _SEVERITIES:
         wrong("severity", f"must be one of {', '.join(_SEVERITIES)}")
     if problem := problem_of(texts["regex"]):
@@ -127,7 +127,7 @@ def _texts(entry: Mapping[str, Any], wrong: Any) -> dict[str, str]:
             continue
         most = _MOST_TEXT if key in ("meaning", "family") else _MOST_REGEX
         if not isinstance(value, str) or not value.strip() or len(value) > most:
-            wrong(key, f"must be a text of 1 to {most} characters")
+            wrong(key, f"must be a string of 1 to {most} characters")
         texts[key] = " ".join(value.split()) if key == "meaning" else value
     return texts
 

@@ -13,7 +13,7 @@ Quirks: space, tab, newline and backslash (and ``#`` in newer kernels) come as o
 file's order, so the last one wins. In a cgroup namespace the root still reads ``/``.
 A node with many containers has thousands of mounts, so only those we use are kept: `cgroup`,
 `cgroup2`, `tracefs`, `debugfs`, and a `tmpfs` that holds cgroup hierarchies (its mount point ends
-in ``/cgroup``), which is what tells hybrid and v1 from v2.
+in ``/cgroup``), which distinguishes hybrid and v1 from v2.
 
 >>> line = r"40 31 0:35 / /mnt/my\040cgroups rw shared:19 - cgroup cgroup rw,memory"
 >>> [(row.mount_point, row.fstype, row.super_options) for row in parse(line)]

@@ -42,7 +42,7 @@ def parse(files: Mapping[str, str], cpu: int) -> CoreThrottle:
     return CoreThrottle(cpu, core, package, times[0], times[1])
 
 
-# Heat changes slowly, and the kernel log tells of it at once.
+# Heat changes slowly, and the kernel log reports it at once.
 @source(f"{PATH}/cpu*/thermal_throttle", rows=(CoreThrottle,), period_s=60.0)
 class Throttles(Reading):
     """A row per core."""
@@ -61,7 +61,9 @@ class Throttles(Reading):
             elif not found and cpu > 0:  # neither of the first two: this machine has none
                 break
         if not found:
-            raise SourceAbsent(PATH, "this processor or hypervisor does not count heat")
+            raise SourceAbsent(
+                PATH, "this processor or hypervisor has no thermal throttle counters"
+            )
 
     def _contents(self, folder: str) -> dict[str, str]:
         files: dict[str, str] = {}

@@ -53,8 +53,8 @@ EVENTS = {
     "irq/irq_handler_entry": "",
     "napi/napi_poll": "",
 }
-#: The most frequent ones: the first to go where the ring costs too much. What remains still tells
-#: which softirq was raised, when it ran, and what its poll did.
+#: The most frequent ones: the first to go if the ring costs too much. The others still show which
+#: softirq was raised, when it ran, and what its poll did.
 FREQUENT = ("sched/sched_switch", "sched/sched_wakeup")
 _THIN_S = 600.0
 #: Kernel time of one event, on its core. Two processes passing a byte back and forth on one

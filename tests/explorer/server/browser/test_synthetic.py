@@ -19,6 +19,7 @@ from tests.explorer.server.browser.looking import (
     view_of,
 )
 from tests.explorer.server.browser.synthetic import HOSTILE, START, Machine, served
+from tests.kernel.conftest import until
 
 pytestmark = pytest.mark.browser
 
@@ -242,14 +243,13 @@ def test_a_flame_graph_is_walked_and_zoomed_by_keys(plain, opened):
 
 def test_the_loop_sleeps_when_nothing_changes(plain, opened):
     page = drawn(opened(plain))
-    page.wait_for_timeout(700)
     count = """() => new Promise((go) => {
       let seen = 0;
       const real = window.requestAnimationFrame;
       window.requestAnimationFrame = (what) => { seen++; return real(what); };
       setTimeout(() => { window.requestAnimationFrame = real; go(seen); }, 500);
     })"""
-    assert page.evaluate(count) == 0
+    assert until(lambda: page.evaluate(count) == 0)
 
 
 def test_strips_are_asked_for_in_batches_and_not_twice(plain, opened):
@@ -258,7 +258,7 @@ def test_strips_are_asked_for_in_batches_and_not_twice(plain, opened):
     page.on("request", lambda request: lines.append(request.url))
     page.reload()
     drawn(page)
-    page.wait_for_timeout(300)
+    page.wait_for_load_state("networkidle")
     strips = [line for line in lines if "/api/strip/" in line]
     assert len(strips) == len(set(strips))
     assert 0 < len([strip for strip in strips if "/average" in strip]) <= 2
@@ -269,9 +269,7 @@ def test_a_running_recorder_is_followed_until_somebody_looks_elsewhere(opened):
     with served(Machine(seconds=300, stalls=(), grows_to=330)) as at:
         page = drawn(opened(at))
         expect(page.locator("#follow")).to_have_attribute("aria-pressed", "true")
-        page.wait_for_timeout(500)
-        _, end = view_of(page)
-        assert end >= START + 330
+        assert until(lambda: view_of(page)[1] >= START + 330)
         settled(page)
         page.keyboard.press("ArrowLeft")
         expect(page.locator("#follow")).to_have_attribute("aria-pressed", "false")

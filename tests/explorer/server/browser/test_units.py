@@ -429,7 +429,7 @@ NOTHING = {"names": [], "nodes": {"parent": [], "name": [], "samples": []}, "tot
 
 @pytest.mark.parametrize("tab", ["flame", "functions"])
 def test_a_flame_graph_that_failed_is_asked_for_again(modules, tab):
-    whole = {**NOTHING, "rows": [], "note": "a choice"}
+    whole = {**NOTHING, "rows": [], "note": "a sample"}
     answers = [{"fails": "away"}, {"fails": "still away"}, whole]
     *failed, last = called(modules, "panel", f"await {PANEL}", answers, {"tab": tab})
     assert failed == ["away", "still away"]
@@ -452,6 +452,6 @@ def test_a_choice_that_matches_nothing_is_not_blamed_on_missing_stacks(modules, 
 
 def test_functions_say_what_they_are_of(modules):
     rows = [{"name": "f", "self": 1, "total": 1, "share": 1.0}]
-    told = {"rows": rows, "samples": 1, "left_out": 2, "note": "a choice: 24 times 15 s"}
+    told = {"rows": rows, "samples": 1, "left_out": 2, "note": "a sample: 24 times 15 s"}
     notes = called(modules, "panel", f"await {PANEL}", [told], {"tab": "functions"})
     assert notes == ["1 sample · a choice: 24 times 15 s · 2 more functions not shown"]

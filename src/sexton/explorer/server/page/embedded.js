@@ -253,15 +253,15 @@ async function embeddedBytes(text) {
 
 /**
  * The embedded document that overlaps the requested span best, with a note of its span.
- * @param {EmbeddedSpan[] | undefined} held @param {{from: number, to: number}} asked @param {string} none
+ * @param {EmbeddedSpan[] | undefined} held @param {{from: number, to: number}} wanted @param {string} none
  * @returns {any}
  */
-function embeddedNearest(held, asked, none) {
+function embeddedNearest(held, wanted, none) {
   let best = null;
   let most = -1;
   for (const entry of held ?? []) {
-    const shared = Math.max(0, Math.min(asked.to, entry.to) - Math.max(asked.from, entry.from));
-    const whole = Math.max(asked.to, entry.to) - Math.min(asked.from, entry.from);
+    const shared = Math.max(0, Math.min(wanted.to, entry.to) - Math.max(wanted.from, entry.from));
+    const whole = Math.max(wanted.to, entry.to) - Math.min(wanted.from, entry.from);
     const score = whole > 0 ? shared / whole : 0;
     if (score > most) {
       most = score;

@@ -8,12 +8,12 @@ import {wireLane} from "./pointer.js";
 import {showProblems} from "./notice.js";
 import {inNaturalOrder} from "./state.js";
 
-/** How often a recording that nobody writes is looked at, and how old a verdict may be before it says of when it is. */
+/** How often to check a recording without a recorder, and the age from which a verdict shows its time. */
 const WATCH_MS = 10_000, EXPLAIN_MS = 20_000, OLD_VERDICT = 30;
-/** What is followed unless somebody zoomed. */
+/** The span that is followed unless the user zoomed. */
 const TAIL = 600, AT_THE_END = 6;
 
-/** Asks from time to time, as long as somebody looks. @param {() => void} ask @returns {number} */
+/** Polls while the page is visible. @param {() => void} ask @returns {number} */
 export function everySoOften(ask) {
   const seen = () => { if (!document.hidden) ask(); };
   document.addEventListener("visibilitychange", seen);
@@ -60,7 +60,7 @@ export class LiveFollower {
     this.askForLanes();
   }
 
-  /** Nobody records any more, or the server does not know of anybody. */
+  /** No recorder is running, or the server does not know of one. */
   ended() {
     const { app } = this;
     this.stop?.();
@@ -139,7 +139,7 @@ export class LiveFollower {
     this.slide();
   }
 
-  /** To the end, if it is followed: the last ten minutes, or as much as somebody zoomed to. */
+  /** To the end, if it is followed: the last ten minutes, or the zoomed span. */
   slide() {
     const { app } = this, { state, whole } = app;
     if (!state.follow) return;

@@ -1,6 +1,6 @@
 // @ts-check
 // Keeps the marks around the view; asks again when the view leaves them, or when so much was left
-// out that coming closer would show more. Those of the whole recording are asked for once.
+// out that coming closer would show more. Those of the whole recording are requested once.
 
 import {covers} from "./axis.js";
 
@@ -80,7 +80,7 @@ export class MarkLoader {
     this.tell.all(marks);
   }
 
-  /** Said at once, and asked again a little later. @param {unknown} fault */
+  /** Shown at once, and retried a little later. @param {unknown} fault */
   failed(fault) {
     this.tell.refused(/** @type {Error} */ (fault).message);
     window.clearTimeout(this.retrying);

@@ -1,5 +1,5 @@
 // @ts-check
-// What of a recording could not be read: said where it is seen, listed where somebody asks.
+// What could not be read of a recording: a notice where it shows, a list on request.
 
 import {byId, countText, element} from "./words.js";
 

@@ -16,7 +16,7 @@ export class SpanPanel {
     this.functions = new FunctionList((name) => this.sandwich(name));
     /** The arrangement before the sandwich, for Esc. */ this.viewBefore = "name";
     /** @type {AbortController | null} */ this.stop = null;
-    this.asked = "";
+    this.requested = "";
     /** What was typed here; a search from the URL is never a pattern. */ this.typed = "";
     this.timer = 0;
     this.listen();
@@ -97,7 +97,7 @@ export class SpanPanel {
     if (document.activeElement !== byId("byTask")) byId("byTask").value = state.task;
     if (document.activeElement !== byId("byCgroup")) byId("byCgroup").value = state.cgroup;
     if (document.activeElement !== byId("search")) byId("search").value = state.search;
-    if (!shown || !state.select) { this.stop?.abort(); this.asked = ""; return; }
+    if (!shown || !state.select) { this.stop?.abort(); this.requested = ""; return; }
     const span = state.select, { baseline } = state;
     byId("panelSpan").textContent = `${fromToText(span.start, span.end)} (${spanText(span.end - span.start)})`;
     if (this.source.untimed) byId("panelSpan").textContent = "";
@@ -150,8 +150,8 @@ export class SpanPanel {
 
   async ask() {
     const { tab } = this.state, query = this.query(), key = this.key();
-    if (key === this.asked) return;
-    this.asked = key;
+    if (key === this.requested) return;
+    this.requested = key;
     this.stop?.abort();
     const stop = this.stop = new AbortController(), note = byId("panelNote");
     note.textContent = "loading samples …";
@@ -164,7 +164,7 @@ export class SpanPanel {
       }
     } catch (fault) {
       if (stop.signal.aborted) return;
-      this.asked = ""; // allow a retry
+      this.requested = ""; // allow a retry
       note.textContent = /** @type {Error} */ (fault).message;
       this.flame.clear();
       this.functions.clear();
@@ -186,7 +186,7 @@ export class SpanPanel {
       if (!signal.aborted) this.showFlame(whole, true);
     } catch (fault) {
       if (signal.aborted) return;
-      this.asked = "";
+      this.requested = "";
       note.textContent = `${textContent} · could not load more: ${/** @type {Error} */ (fault).message}`;
     }
   }
@@ -275,7 +275,7 @@ export class SpanPanel {
     for (const option of byId("byView").options) option.disabled = option.value === "time" && !this.source.inOrder;
     if (document.activeElement !== byId("byFunction")) byId("byFunction").value = of;
     // Another arrangement of the same samples need not be requested.
-    if (tab !== "flame" || this.asked !== this.key() || (this.flame.view === view && this.flame.of === of)) return;
+    if (tab !== "flame" || this.requested !== this.key() || (this.flame.view === view && this.flame.of === of)) return;
     if (this.flame.reply && this.chooseFunction(this.flame.reply)) return;
     Object.assign(this.flame, { view, of });
     this.flame.arrange(false);

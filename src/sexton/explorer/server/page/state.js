@@ -1,6 +1,6 @@
 // @ts-check
-// The one state of the page. It flows one way: somebody changes it, everybody draws it. The part
-// that makes a view is held by the address, so that a view can be pasted into a ticket.
+// The page's only state. Data flows one way: a handler changes it, every lane redraws from it. What
+// defines a view is kept in the URL, so that a view can be pasted into a ticket.
 
 import {LEAST_SPAN} from "./axis.js";
 
@@ -131,7 +131,7 @@ export function inNaturalOrder(order, natural) {
 }
 
 /** Writes the address once things have come to rest (a browser refuses many writes in a row), and
- *  reads it when somebody else has changed it.
+ *  reads it when something else has changed it.
  *  @param {PageState} state @param {(said: Partial<PageState>) => void} read @param {string[]} known */
 export function keepAddress(state, read, known) {
   let timer = 0, own = "";

@@ -4,17 +4,17 @@
 import {byId, element, fromToText, numberText, zoneText} from "./words.js";
 
 /** What the dialog waits for. @type {AbortController | null} */
-let tableAsked = null;
+let tableRequest = null;
 
 /** @param {any} source @param {import("./source.js").LaneAbout} about @param {import("./axis.js").Span} view */
 export async function openTable(source, about, view) {
   const dialog = byId("tableDialog"), body = byId("tableBody");
-  tableAsked?.abort();
-  const asked = tableAsked = new AbortController(), { signal } = asked;
+  tableRequest?.abort();
+  const request = tableRequest = new AbortController(), { signal } = request;
   byId("tableTitle").textContent = `${about.title.split(": ")[0]}, ${fromToText(view.start, view.end)} ${zoneText()}`;
   body.replaceChildren(element("p", "soft", "loading …"));
   if (!dialog.open) dialog.showModal();
-  dialog.addEventListener("close", () => { if (!dialog.open) asked.abort(); }, { once: true });
+  dialog.addEventListener("close", () => { if (!dialog.open) request.abort(); }, { once: true });
   body.focus();
   try {
     const reply = await source.table(about.id, view.start, view.end, signal);

@@ -1,5 +1,5 @@
 // @ts-check
-// Tiles: which level a zoom wants, what is here, what is on its way, what is asked for next. Tiles
+// Tiles: which level a zoom needs, what is loaded, what is pending, what to request next. Tiles
 // do not depend on the recording, so one that is finished is kept as long as there is room.
 
 /** @typedef {{lane: string, level: number, first: number, count: number, columns: number, names: string[],
@@ -10,13 +10,13 @@
 
 export const TILE_COLUMNS = 256;
 const MOST_BYTES = 100e6, MOST_FAILURES = 2;
-/** Milliseconds after which somebody who moves on may ask again for what could not be read. */
+/** Milliseconds after which a failed tile may be requested again. */
 const FORGIVEN_AFTER = 10e3;
-/** Stacks are decoded minutes after they were taken: tiles that ended so many seconds ago are asked for again, not more often than that (in milliseconds). */
+/** Stacks are decoded minutes after they were taken: tiles that ended so many seconds ago are requested again, not more often than that (in milliseconds). */
 const LATE_SECONDS = 600, LATE_EVERY = 15e3;
 /** Requests at once: a browser has six connections, and lanes that the server has yet to read must
  *  keep neither the cores nor everything else waiting. */
-const MOST_ASKED = 5, MOST_ASKED_HEAT = 2;
+const MOST_PENDING = 5, MOST_PENDING_HEAT = 2;
 
 /** @param {number} level @returns {number} seconds */
 export function columnSeconds(level) {
@@ -59,7 +59,7 @@ export class TileCache {
     this.bytes = 0;
     /** @type {Map<string, Tile>} */ this.held = new Map();
     /** @type {Map<string, {lane: string, heat: boolean, level: number, first: number, last: number, most: number, start: number, end: number}>} */ this.wanted = new Map();
-    /** @type {Map<string, {keys: string[], heat: boolean, stop: AbortController}>} */ this.asked = new Map();
+    /** @type {Map<string, {keys: string[], heat: boolean, stop: AbortController}>} */ this.pending = new Map();
     /** How often, and when last. @type {Map<string, {times: number, at: number}>} */ this.failed = new Map();
     /** Lanes whose numbers come late. @type {Set<string>} */ this.late = new Set();
     this.lateAsked = -Infinity;
@@ -112,7 +112,7 @@ export class TileCache {
     return [{ tile: null, start: from, end: to }];
   }
 
-  /** Says what somebody (a lane, the overview) would like to have; asked for a little later, in one go.
+  /** Registers the tiles a lane or the overview needs; requested a little later, in one batch.
    *  @param {string} owner @param {import("./source.js").LaneAbout} about @param {number} level @param {import("./axis.js").Span} span */
   want(owner, about, level, span) {
     const { start, end } = span, most = Math.min(about.most_tiles || 8, 8);
@@ -159,16 +159,16 @@ export class TileCache {
     for (const want of this.wanted.values()) {
       for (let index = want.first; index <= want.last; index++) wanted.add(this.key(want.lane, want.level, index));
     }
-    for (const [name, asked] of this.asked) {
-      if (asked.keys.some((key) => wanted.has(key))) continue;
-      asked.stop.abort();
-      this.asked.delete(name);
+    for (const [name, pending] of this.pending) {
+      if (pending.keys.some((key) => wanted.has(key))) continue;
+      pending.stop.abort();
+      this.pending.delete(name);
     }
-    const coming = new Set([...this.asked.values()].flatMap((asked) => asked.keys));
+    const coming = new Set([...this.pending.values()].flatMap((pending) => pending.keys));
     for (const want of this.wanted.values()) {
-      const { lane, heat } = want, most = heat ? MOST_ASKED_HEAT : MOST_ASKED;
+      const { lane, heat } = want, most = heat ? MOST_PENDING_HEAT : MOST_PENDING;
       for (let index = want.first; index <= want.last; index++) {
-        if ([...this.asked.values()].filter((asked) => asked.heat === heat).length >= most) break;
+        if ([...this.pending.values()].filter((pending) => pending.heat === heat).length >= most) break;
         const key = this.key(lane, want.level, index);
         if (this.isFresh(key) || coming.has(key) || this.isRefused(key)) continue;
         let count = 1;
@@ -185,7 +185,7 @@ export class TileCache {
   async fetch({ lane, level, heat }, first, count) {
     const stop = new AbortController(), name = this.key(lane, level, first) + " " + count;
     const keys = Array.from({ length: count }, (_, at) => this.key(lane, level, first + at));
-    this.asked.set(name, { keys, heat, stop });
+    this.pending.set(name, { keys, heat, stop });
     try {
       this.take(await this.source.strip(lane, level, first, count, stop.signal));
       this.arrived(lane);
@@ -197,7 +197,7 @@ export class TileCache {
         this.arrived(lane);
       }
     } finally {
-      this.asked.delete(name);
+      this.pending.delete(name);
       this.ask();
     }
   }
@@ -242,7 +242,7 @@ export class TileCache {
     return tile !== undefined && !tile.isOld;
   }
 
-  /** The recording went on: tiles that were not finished are asked for again, and shown until the answer is here.
+  /** The recording grew: unfinished tiles are requested again, and shown until the new ones arrive.
    *  @param {number} from @param {number} to */
   moved(from, to) {
     this.whole.end = to;
@@ -267,6 +267,6 @@ export class TileCache {
 
   /** Is anything of this lane on its way? @param {string} lane */
   isComing(lane) {
-    return [...this.asked.keys()].some((name) => name.startsWith(lane + " "));
+    return [...this.pending.keys()].some((name) => name.startsWith(lane + " "));
   }
 }

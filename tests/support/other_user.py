@@ -1,8 +1,8 @@
-"""Sexton as somebody else, or somewhere else: another user, other namespaces, a real container.
+"""Run Sexton as another user, in other namespaces or in a real container.
 
-Interpreter and packages are bound into a folder that everybody may enter, in a mount namespace of
-its own, so that nothing is copied, nothing stays behind, and a home directory that only its owner
-may enter does not matter.
+Interpreter and packages are bind-mounted into a world-readable folder, in a private mount
+namespace: nothing is copied, nothing is left behind, and a home directory with mode 0700 does not
+matter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --b
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class BoundInstall:
     """A folder with `python`, `src` and `site`, to be bound there first."""
 
     folder: Path
@@ -79,13 +79,13 @@ class Elsewhere:
 
 
 @contextlib.contextmanager
-def elsewhere() -> Iterator[Elsewhere]:
+def bound_install() -> Iterator[BoundInstall]:
     """The folder, removed at the end."""
     folder = Path(tempfile.mkdtemp(prefix=f"sexton-test-{os.getpid()}-"))
     try:
         folder.chmod(0o755)
         for name in ("python", "src", "site"):
             (folder / name).mkdir()
-        yield Elsewhere(folder)
+        yield BoundInstall(folder)
     finally:
         shutil.rmtree(folder)
