@@ -41,6 +41,7 @@ from sexton.model.settings import Settings
 from sexton.model.window import SourceState, Window
 
 Detect = Callable[[Window], Finding]
+Moments = Callable[[Finding, Window], Sequence[float]]
 _PACKAGE = "sexton.detect.detectors."
 #: The risk of a step that changes nothing.
 READS = "none: reads only"
@@ -132,6 +133,14 @@ class Declaration(TypedDict):
     yields_to: NotRequired[str]
     rises_with: NotRequired[str]
     rises_if: NotRequired[Callable[[Finding], bool]]
+    events: NotRequired[tuple[str, ...]]
+    moments: NotRequired[Moments]
+    spells: NotRequired[Moments]
+    holds_core: NotRequired[bool]
+    marked: NotRequired[bool]
+    ends_jobs: NotRequired[bool]
+    treated_by_plan: NotRequired[bool]
+    plan_note: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +177,23 @@ class Detector:
     rises_with: str = ""
     #: Which of its findings count for that group; all of them by default.
     rises_if: Callable[[Finding], bool] | None = None
+    #: Kinds of kernel events, alarms and restarts that the explorer marks on its lane.
+    events: tuple[str, ...] = ()
+    #: Each time it happened (UNIX), where a finding counts events.
+    moments: Moments | None = None
+    #: When each of its spells began (UNIX), where a finding dates only the worst one.
+    spells: Moments | None = None
+    #: Its cores were in the kernel for its whole span: the tour unfolds them, and the tour and
+    #: HTML files show their flame graph.
+    holds_core: bool = False
+    #: Somebody reported it by a mark. It is no problem of the node, but it wants an explanation.
+    marked: bool = False
+    #: It often ends a job, which only a mark shows: a timeline that ends with it says so.
+    ends_jobs: bool = False
+    #: `sexton fix plan` has steps for it.
+    treated_by_plan: bool = False
+    #: What to do instead, for a problem that the plan notes and has no steps for.
+    plan_note: str = ""
 
     @property
     def headline(self) -> str:
@@ -244,8 +270,8 @@ def detector_of(name: str) -> Detector | None:
 def title_of(name: str) -> str:
     """A detector's title; a finding that no detector here made is called by its id.
 
-    >>> title_of("nic_resets"), title_of("odd_clock")
-    ('NIC resets', 'odd clock')
+    >>> title_of("odd_clock")
+    'odd clock'
     """
     known = detector_of(name)
     return known.title if known is not None else name.replace("_", " ")
@@ -256,6 +282,12 @@ def essentials() -> tuple[str, ...]:
     """Ids of the detectors without which a node is not called healthy, the first in rank first."""
     ranked = sorted((check.essential, check.id) for check in all_detectors() if check.essential)
     return tuple(name for _, name in ranked)
+
+
+def is_marked(finding: Finding) -> bool:
+    """Did somebody report this by a mark?"""
+    known = detector_of(finding.id)
+    return known is not None and known.marked and finding.verdict is Verdict.PRESENT
 
 
 def answering(kind: str) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ def _held(subject: Subject, window: Window) -> _Found:
 def holds(window: Window, only: str | None = None) -> Iterator[tuple[str, float]]:
     """Cores that the kernel held, and when each hold ended; `only` one of them where it is given.
 
-    As `saturated_core` sees it, in one respect coarser: a hold ends with the last full step.
+    As its detector sees it, in one respect coarser: a hold ends with the last full step.
     """
     series = core_series(window)
     if series is None:

@@ -4,8 +4,8 @@ A link is one module in `sexton.explain.links`, named as a sentence: cause, verb
 docstring holds the written rule by which it is *proven*, *likely* or *possible*::
 
     @link(
-        cause=crash_looping_unit.NAME,
-        effect=zombie_memcgs.NAME,
+        cause=CAUSE,  # the ids of two detectors
+        effect=EFFECT,
         story="each restart leaves a dying memory cgroup behind",
         proof="a trace of its deaths (sudo sexton zombies --watch)",
     )

@@ -33,6 +33,7 @@ from sexton.detect.kernel_log import DAY_S, Burst
 from sexton.detect.registry import Threshold, detector, missing, not_applicable, unknown
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import Nic, NicCounter, NicQueue
+from sexton.model.text import printable
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 
@@ -110,6 +111,20 @@ class _Report:
         return Severity.WARNING if self.day or self.undated else Severity.INFO
 
 
+def resets(finding: Finding, window: Window) -> tuple[float, ...]:
+    """When its interfaces were reset (UNIX), by the log, else by the finding."""
+    names = finding.entities.get("nic", ())
+    lines = kernel_log.lines(window, FAMILIES)
+    named = nics.namer(window, lines)
+    found = [
+        burst.lines[0].wall_s
+        for burst in kernel_log.bursts(lines, named, ONE_RESET.value)
+        if (burst.name is None or printable(burst.name) in names) and _is_reset(burst)
+    ]
+    dated = tuple(wall_s for wall_s in found if wall_s is not None)
+    return dated or (() if finding.start is None else (finding.start,))
+
+
 @detector(
     thresholds=(RECENT, MANY, ONE_RESET),
     title="NIC resets",
@@ -118,6 +133,9 @@ class _Report:
     about=("nic", "queue", "core", "irq"),
     answers={"nic": 1, "queue": 1, "irq": 1, "job": 3},
     essential=3,
+    events=("nic_reset", "nic_watchdog"),
+    moments=resets,
+    ends_jobs=True,
 )
 def detect(window: Window) -> Finding:
     """How often, when, why and on which queue."""

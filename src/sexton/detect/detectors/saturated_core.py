@@ -110,6 +110,14 @@ def _record_stacks(finding: Finding, _window: Window) -> list[Step]:
     ]
 
 
+def _beginnings(finding: Finding, window: Window) -> list[float]:
+    """When its cores were held, each time."""
+    series = core_series(window)
+    cores = finding.entities.get("core", ())
+    held = () if series is None else holds(series)
+    return [window.wall(hold.first) for hold in held if str(hold.core) in cores]
+
+
 @detector(
     needs=(CoreTimes,),
     thresholds=(KERNEL_SHARE, HELD, GRAVE, BLAME),
@@ -120,6 +128,9 @@ def _record_stacks(finding: Finding, _window: Window) -> list[Step]:
     answers={"core": 1, "task": 1, "function": 1},
     essential=2,
     advice=Advice(Stage.PROVE, _record_stacks),
+    events=("held_core",),
+    spells=_beginnings,
+    holds_core=True,
 )
 @remembered
 def detect(window: Window) -> Finding:

@@ -93,6 +93,21 @@ class _Seen(NamedTuple):
         return longest if longest.seconds >= wait.seconds else None
 
 
+def _beginnings(_finding: Finding, window: Window) -> list[float]:
+    """When each of the waits began, as far as one is known, in UNIX seconds."""
+    measured = waits.measured_waits(window, WAIT.value)
+    found = [window.wall(wait.start) for wait in measured]
+    found += [
+        wait.line.wall_s - wait.seconds
+        for wait in logged_waits(window)
+        if wait.line.wall_s is not None and wait.scheduled != 0 and wait.seconds >= WAIT.value
+    ]
+    for silence in waits.silences(window, HELD.value):
+        if silence.is_starved and silence.seconds >= WAIT.value * 0.9:
+            found.append(window.wall(silence.start))
+    return found
+
+
 @detector(
     thresholds=(WAIT, GRAVE, HELD),
     title="starved NAPI",
@@ -100,6 +115,8 @@ class _Seen(NamedTuple):
     lanes=("softirq_wait", "cores", "events"),
     about=("nic", "queue", "core", "irq"),
     answers={"nic": 2, "queue": 2, "irq": 2},
+    events=("nic_starved", "softirq_wait"),
+    spells=_beginnings,
 )
 def detect(window: Window) -> Finding:
     """The longest wait measured or told of, or the longest silence seen."""
@@ -136,21 +153,6 @@ def detect(window: Window) -> Finding:
         return _unasked(held[0], lacking)
     lost = [wait for wait in logged if wait.scheduled == 0 and wait.seconds >= WAIT.value]
     return _fed(window, lost, (live, watched), lacking)
-
-
-def beginnings(window: Window) -> list[float]:
-    """When each of the waits began, as far as one is known, in UNIX seconds."""
-    measured = waits.measured_waits(window, WAIT.value)
-    found = [window.wall(wait.start) for wait in measured]
-    found += [
-        wait.line.wall_s - wait.seconds
-        for wait in logged_waits(window)
-        if wait.line.wall_s is not None and wait.scheduled != 0 and wait.seconds >= WAIT.value
-    ]
-    for silence in waits.silences(window, HELD.value):
-        if silence.is_starved and silence.seconds >= WAIT.value * 0.9:
-            found.append(window.wall(silence.start))
-    return found
 
 
 def _unasked(silence: Silence, lacking: Sequence[Missing]) -> Finding:

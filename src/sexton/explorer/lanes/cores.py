@@ -177,7 +177,7 @@ def _over(window: Window, span: TableSpan) -> Iterator[tuple[int, Shares, float,
 def spikes(cores: Builder) -> list[Marked]:
     """Stretches in which some core did nothing but kernel work, in order: where "next spike" goes.
 
-    By the limit of the detector `saturated_core`, second by second. Where no core reached it, half
+    By the detector's own limit, second by second. Where no core reached it, half
     of it counts: a key that never finds anything is of no use.
     """
     seconds, held, which = [], [], []
