@@ -107,7 +107,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(copy: Path) -> Path:
     """The copy after the commands that write generated pages."""
     *writing, _check = commands()
-    assert len(writing) == 3
+    assert len(writing) == 4
     for command in writing:
         follow(copy, command)
     return copy
