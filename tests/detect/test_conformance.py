@@ -74,7 +74,7 @@ def test_no_fixture_folder_belongs_to_nobody():
 
 @each_detector
 def test_its_module_is_small_and_pure(detector: Detector):
-    module = importlib.import_module(f"sexton.detect.detectors.{detector.id}")
+    module = importlib.import_module(detector.detect.__module__)
     lines = Path(module.__file__ or "").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 600
     imports = [line for line in lines if line.startswith(("import sexton", "from sexton"))]
@@ -84,7 +84,7 @@ def test_its_module_is_small_and_pure(detector: Detector):
 
 @each_detector
 def test_it_declares_what_it_is_called_and_where_it_is_seen(detector: Detector):
-    module = importlib.import_module(f"sexton.detect.detectors.{detector.id}")
+    module = importlib.import_module(detector.detect.__module__)
     assert detector.id == module.NAME
     assert detector.title
     assert not detector.title.endswith(".")

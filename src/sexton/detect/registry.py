@@ -1,7 +1,7 @@
 """How a detector declares itself, and how all detectors are found and run.
 
-A detector is one module in `sexton.detect.detectors`. Its file's stem is its id (and its `NAME`),
-its docstring its page, and one function judges a window::
+A detector is one module below `sexton.detect.detectors`, in the folder of its subject. Its file's
+stem is its id (and its `NAME`), its docstring its page, and one function judges a window::
 
     LIMIT = Threshold("system time", 90, "% of a core", "why ninety")
 
@@ -239,7 +239,7 @@ def detector(**declared: Unpack[Declaration]) -> Callable[[Detect], Detect]:
     """Register the decorated function under its module's stem."""
 
     def register(function: Detect) -> Detect:
-        name = function.__module__.removeprefix(_PACKAGE)
+        name = function.__module__.rpartition(".")[2]
         doc = sys.modules[function.__module__].__doc__ or ""
         _found[name] = Detector(id=name, doc=doc, detect=function, **declared)
         return function
@@ -247,17 +247,24 @@ def detector(**declared: Unpack[Declaration]) -> Callable[[Detect], Detect]:
     return register
 
 
+def _modules() -> Iterator[str]:
+    """The names of their modules; only the folders' packages are loaded, which are empty."""
+    for module in pkgutil.walk_packages(sexton.detect.detectors.__path__, _PACKAGE):
+        if not module.ispkg:
+            yield module.name
+
+
 @cache
 def detector_ids() -> tuple[str, ...]:
     """The ids of all, by the names of their files: none is loaded for it."""
-    return tuple(module.name for module in pkgutil.iter_modules(sexton.detect.detectors.__path__))
+    return tuple(sorted(name.rpartition(".")[2] for name in _modules()))
 
 
 @cache
 def all_detectors() -> tuple[Detector, ...]:
-    """Every detector there is, by walking the folder; sorted by id."""
-    for module in pkgutil.iter_modules(sexton.detect.detectors.__path__, _PACKAGE):
-        importlib.import_module(module.name)
+    """Every detector there is, by walking the folders; sorted by id."""
+    for name in _modules():
+        importlib.import_module(name)
     return tuple(_found[name] for name in sorted(_found))
 
 
