@@ -74,7 +74,7 @@ def test_no_fixture_folder_belongs_to_nobody():
 
 @each_detector
 def test_its_module_is_small_and_pure(detector: Detector):
-    module = importlib.import_module(f"sexton.detect.detectors.{detector.id}")
+    module = importlib.import_module(detector.detect.__module__)
     lines = Path(module.__file__ or "").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 600
     imports = [line for line in lines if line.startswith(("import sexton", "from sexton"))]
@@ -84,7 +84,7 @@ def test_its_module_is_small_and_pure(detector: Detector):
 
 @each_detector
 def test_it_declares_what_it_is_called_and_where_it_is_seen(detector: Detector):
-    module = importlib.import_module(f"sexton.detect.detectors.{detector.id}")
+    module = importlib.import_module(detector.detect.__module__)
     assert detector.id == module.NAME
     assert detector.title
     assert not detector.title.endswith(".")
@@ -112,26 +112,41 @@ def test_essential_detectors_have_a_rank_each():
     assert ranks == list(range(1, len(ranks) + 1))
 
 
+def test_an_event_belongs_to_one_detector():
+    kinds = [kind for detector in all_detectors() for kind in detector.events]
+    assert len(kinds) == len({*kinds})
+
+
+@each_detector
+def test_a_plan_treats_it_or_says_what_to_do_instead(detector: Detector):
+    assert not (detector.treated_by_plan and detector.plan_note)
+
+
 def test_no_id_is_quoted_outside_its_own_module_and_links():
-    """Everything else goes through the registry or imports the module's `NAME`."""
+    """Everything else goes through the registry or imports the module's `NAME`. A detector's
+    docstring is its page, and pages refer to each other."""
     root = Path(sexton.__file__).parent
     ids = {detector.id for detector in all_detectors()}
     quoted = []
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted(root.rglob("*")):
         part = path.relative_to(root)
-        if part.parent.as_posix() == "explain/links":
+        if part.parts[:2] == ("explain", "links"):
             continue
-        own = path.stem if part.parent.as_posix() == "detect/detectors" else ""
-        for line, text in _strings(path):
-            if text in ids - {own}:
-                quoted.append(f"{part}:{line}: {text}")
-    for path in sorted(root.rglob("*.js")):
-        words = {*re.findall(r"\w+", path.read_text(encoding="utf-8"))}
-        quoted += [f"{path.relative_to(root)}: {name}" for name in sorted(words & ids)]
+        own = {path.stem} if part.parts[:2] == ("detect", "detectors") else set()
+        for line, text in _texts(path, is_page=bool(own)):
+            names = {*re.findall(r"\w+", text)} & ids - own
+            quoted += [f"{part}:{line}: {name}" for name in sorted(names)]
     assert not quoted
 
 
-def _strings(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+def _texts(path: Path, is_page: bool) -> Iterator[tuple[int, str]]:
+    """Strings and docstrings of a Python file, and the whole of what a browser reads."""
+    if path.suffix in (".js", ".html", ".css"):
+        yield from enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+    if path.suffix != ".py":
+        return
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    page = ast.get_docstring(tree, clean=False) if is_page else None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value != page:
             yield node.lineno, node.value

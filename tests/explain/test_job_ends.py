@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 
 from sexton.explain.links import fabric_error_ends_job
-from sexton.explain.registry import all_rules
+from sexton.explain.registry import all_rules, rule_of
 from sexton.model.chain import Strength
 from sexton.model.finding import Severity
 from sexton.model.recorder import Mark
@@ -29,11 +27,9 @@ every = pytest.mark.parametrize(("name", "cause", "words", "soon"), LINKS)
 
 def join(name: str, cause: str, text: str, at: float, **entities):
     """The death of a job, marked at that second; the cause lasted from 100 to 130."""
-    module = importlib.import_module(f"sexton.explain.links.{name}")
+    rule = rule_of(name)
     death = finding("job_deaths", (at, at), job=(text,))
-    return module.join(
-        finding(cause, (100.0, 130.0), **entities), death, window({at: [Mark(text)]})
-    )
+    return rule.join(finding(cause, (100.0, 130.0), **entities), death, window({at: [Mark(text)]}))
 
 
 @every
@@ -80,10 +76,10 @@ def test_a_mark_that_names_the_thing_names_the_cause():
 )
 def test_what_ends_no_job_is_not_linked_to_one(name, cause, severity):
     """Corrected errors, a program's own faults, single dropped packets."""
-    module = importlib.import_module(f"sexton.explain.links.{name}")
+    rule = rule_of(name)
     death = finding("job_deaths", (105.0, 105.0), job=("job 17 died",))
     noted = finding(cause, (100.0, 130.0), severity=severity)
-    assert module.join(noted, death, window({105.0: [Mark("job 17 died")]})) is None
+    assert rule.join(noted, death, window({105.0: [Mark("job 17 died")]})) is None
 
 
 def test_packet_errors_alone_are_possible_at_most():
@@ -110,8 +106,8 @@ DISK = "disk_error_breaks_filesystem"
     ],
 )
 def test_a_disk_breaks_the_filesystem_that_is_on_it(disk, device, begins, strength):
-    module = importlib.import_module(f"sexton.explain.links.{DISK}")
-    link = module.join(
+    rule = rule_of(DISK)
+    link = rule.join(
         finding("stuck_io", (100.0, 130.0), device=(disk,)),
         finding("filesystem_errors", (begins, 800.0), device=(device,)),
         window({}),

@@ -36,15 +36,14 @@ from sexton.detect.detectors import (
     cgroup_churn,
     crash_looping_unit,
     leaked_scopes,
-    memory_pressure,
     saturated_core,
     slow_memcg_stats,
-    softirq_flood,
     zombie_memcgs,
 )
 from sexton.detect.detectors.cgroup_churn import families
 from sexton.detect.detectors.zombie_memcgs import SHARE
 from sexton.detect.owners import Owner, owners
+from sexton.detect.registry import detector_of
 from sexton.detect.stems import join
 from sexton.errors import CommandError, SourceError
 from sexton.host.host import Host
@@ -118,11 +117,12 @@ def make_plan(diagnosis: Diagnosis, window: Window, context: PlanContext) -> Pla
     if zombie_memcgs.NAME in problems:
         _drop_caches(draft, window)
         _last_resort(draft, diagnosis)
-    for name in _UNTREATED:
+    for name, found in sorted(problems.items()):
         if name == cgroup_churn.NAME and stops_all_churn(window, draft.stopped):
             continue
-        if name in problems:
-            draft.notes.append(f"{problems[name].summary}: {_UNTREATED[name]}")
+        check = detector_of(name)
+        if check is not None and check.plan_note:
+            draft.notes.append(f"{found.summary}: {check.plan_note}")
     saturated = problems.get(saturated_core.NAME)
     cores = [int(name) for name in saturated.entities.get("core", ())] if saturated else []
     baseline = measures.plain(measures.measure(window, cores, draft.stopped))
@@ -388,14 +388,6 @@ def _cached(window: Window) -> int | None:
     rows = {row.name: row.value for row in window.latest(VmCounter) or ()}
     pages = rows.get("nr_file_pages")
     return None if pages is None else pages * _PAGE
-
-
-#: Problems that a plan does not treat, and what to do instead.
-_UNTREATED = {
-    cgroup_churn.NAME: "containers or timers come and go; fix what starts them (kubectl, crontab)",
-    softirq_flood.NAME: "a plan cannot stop it; see DO NOW in sexton diagnose",
-    memory_pressure.NAME: "freeing zombies does not fix it; see DO NOW in sexton diagnose",
-}
 
 
 def surviving_ancestor(path: str, stopped: Collection[str]) -> str:

@@ -1,7 +1,7 @@
 """How a detector declares itself, and how all detectors are found and run.
 
-A detector is one module in `sexton.detect.detectors`. Its file's stem is its id (and its `NAME`),
-its docstring its page, and one function judges a window::
+A detector is one module below `sexton.detect.detectors`, in the folder of its subject. Its file's
+stem is its id (and its `NAME`), its docstring its page, and one function judges a window::
 
     LIMIT = Threshold("system time", 90, "% of a core", "why ninety")
 
@@ -41,6 +41,7 @@ from sexton.model.settings import Settings
 from sexton.model.window import SourceState, Window
 
 Detect = Callable[[Window], Finding]
+Moments = Callable[[Finding, Window], Sequence[float]]
 _PACKAGE = "sexton.detect.detectors."
 #: The risk of a step that changes nothing.
 READS = "none: reads only"
@@ -132,6 +133,14 @@ class Declaration(TypedDict):
     yields_to: NotRequired[str]
     rises_with: NotRequired[str]
     rises_if: NotRequired[Callable[[Finding], bool]]
+    events: NotRequired[tuple[str, ...]]
+    moments: NotRequired[Moments]
+    spells: NotRequired[Moments]
+    holds_core: NotRequired[bool]
+    marked: NotRequired[bool]
+    ends_jobs: NotRequired[bool]
+    treated_by_plan: NotRequired[bool]
+    plan_note: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +177,23 @@ class Detector:
     rises_with: str = ""
     #: Which of its findings count for that group; all of them by default.
     rises_if: Callable[[Finding], bool] | None = None
+    #: Kinds of kernel events, alarms and restarts that the explorer marks on its lane.
+    events: tuple[str, ...] = ()
+    #: Each time it happened (UNIX), where a finding counts events.
+    moments: Moments | None = None
+    #: When each of its spells began (UNIX), where a finding dates only the worst one.
+    spells: Moments | None = None
+    #: Its cores were in the kernel for its whole span: the tour unfolds them, and the tour and
+    #: HTML files show their flame graph.
+    holds_core: bool = False
+    #: Somebody reported it by a mark. It is no problem of the node, but it wants an explanation.
+    marked: bool = False
+    #: It often ends a job, which only a mark shows: a timeline that ends with it says so.
+    ends_jobs: bool = False
+    #: `sexton fix plan` has steps for it.
+    treated_by_plan: bool = False
+    #: What to do instead, for a problem that the plan notes and has no steps for.
+    plan_note: str = ""
 
     @property
     def headline(self) -> str:
@@ -213,7 +239,7 @@ def detector(**declared: Unpack[Declaration]) -> Callable[[Detect], Detect]:
     """Register the decorated function under its module's stem."""
 
     def register(function: Detect) -> Detect:
-        name = function.__module__.removeprefix(_PACKAGE)
+        name = function.__module__.rpartition(".")[2]
         doc = sys.modules[function.__module__].__doc__ or ""
         _found[name] = Detector(id=name, doc=doc, detect=function, **declared)
         return function
@@ -221,17 +247,24 @@ def detector(**declared: Unpack[Declaration]) -> Callable[[Detect], Detect]:
     return register
 
 
+def _modules() -> Iterator[str]:
+    """The names of their modules; only the folders' packages are loaded, which are empty."""
+    for module in pkgutil.walk_packages(sexton.detect.detectors.__path__, _PACKAGE):
+        if not module.ispkg:
+            yield module.name
+
+
 @cache
 def detector_ids() -> tuple[str, ...]:
     """The ids of all, by the names of their files: none is loaded for it."""
-    return tuple(module.name for module in pkgutil.iter_modules(sexton.detect.detectors.__path__))
+    return tuple(sorted(name.rpartition(".")[2] for name in _modules()))
 
 
 @cache
 def all_detectors() -> tuple[Detector, ...]:
-    """Every detector there is, by walking the folder; sorted by id."""
-    for module in pkgutil.iter_modules(sexton.detect.detectors.__path__, _PACKAGE):
-        importlib.import_module(module.name)
+    """Every detector there is, by walking the folders; sorted by id."""
+    for name in _modules():
+        importlib.import_module(name)
     return tuple(_found[name] for name in sorted(_found))
 
 
@@ -244,8 +277,8 @@ def detector_of(name: str) -> Detector | None:
 def title_of(name: str) -> str:
     """A detector's title; a finding that no detector here made is called by its id.
 
-    >>> title_of("nic_resets"), title_of("odd_clock")
-    ('NIC resets', 'odd clock')
+    >>> title_of("odd_clock")
+    'odd clock'
     """
     known = detector_of(name)
     return known.title if known is not None else name.replace("_", " ")
@@ -256,6 +289,12 @@ def essentials() -> tuple[str, ...]:
     """Ids of the detectors without which a node is not called healthy, the first in rank first."""
     ranked = sorted((check.essential, check.id) for check in all_detectors() if check.essential)
     return tuple(name for _, name in ranked)
+
+
+def is_marked(finding: Finding) -> bool:
+    """Did somebody report this by a mark?"""
+    known = detector_of(finding.id)
+    return known is not None and known.marked and finding.verdict is Verdict.PRESENT
 
 
 def answering(kind: str) -> tuple[str, ...]:

@@ -3,13 +3,13 @@
 ::
 
     [thresholds]
-    saturated_core.held = 4             # seconds in a row; the detector's page lists its names
+    DETECTOR.NAME = 4                   # in its unit; the detector's page lists its names
 
     [detectors]
-    off = ["tcp_loss"]
+    off = ["DETECTOR"]
 
     [[silence]]
-    detector = "crash_looping_unit"
+    detector = "DETECTOR"
     entity = "ecs.service"              # optional: only findings about it
     until = 2026-12-01                  # the end of that day, or a time: 2026-12-01T08:00:00Z
     reason = "fixed in the next image"

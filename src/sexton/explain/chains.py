@@ -13,8 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
-from sexton.detect.detectors import job_deaths
-from sexton.detect.registry import detector_of
+from sexton.detect.registry import detector_of, is_marked
 from sexton.detect.witness import witness
 from sexton.explain.order import in_order, with_first_causes
 from sexton.explain.registry import all_rules
@@ -106,12 +105,8 @@ def unexplained(
     """
     held = {name for chain in chains for name in chain.findings}
     held |= {link.cause for link in links if link.effect in held and by_stacks(link)}
-    candidates = (finding for finding in findings if finding.is_problem or _is_marked(finding))
+    candidates = (finding for finding in findings if finding.is_problem or is_marked(finding))
     return tuple(candidate.id for candidate in candidates if candidate.id not in held)
-
-
-def _is_marked(finding: Finding) -> bool:
-    return finding.id == job_deaths.NAME and finding.verdict is Verdict.PRESENT
 
 
 def _paths(path: tuple[Link, ...], links: Sequence[Link]) -> Iterator[tuple[Link, ...]]:

@@ -10,19 +10,14 @@ import time
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
-from sexton.detect.resets import logged
 from sexton.model.finding import Finding
-from sexton.model.recorder import Mark
 from sexton.model.row import Row
-from sexton.model.text import printable
 from sexton.model.window import Window
 from sexton.series.steps import Step, span
 
 R = TypeVar("R", bound=Row)
 #: The log and the readings disagree by that much.
 READ_S = 2.0
-#: A job is named by its mark, which findings shorten in the middle.
-_HEAD = 40
 
 
 def near(cause: Finding, effect: Finding, slack_s: float) -> bool:
@@ -38,30 +33,6 @@ def together(one: Finding, other: Finding, slack_s: float) -> bool:
         return False
     first, last = one.start - slack_s, (one.end or one.start) + slack_s
     return other.start <= last and (other.end or other.start) >= first
-
-
-def resets(finding: Finding, window: Window) -> tuple[float, ...]:
-    """When the interfaces of a `nic_resets` were reset (UNIX), by the log, else by the finding."""
-    names = finding.entities.get("nic", ())
-    found = [
-        burst.lines[0].wall_s
-        for burst in logged(window)
-        if burst.name is None or printable(burst.name) in names
-    ]
-    dated = tuple(wall_s for wall_s in found if wall_s is not None)
-    return dated or (() if finding.start is None else (finding.start,))
-
-
-def marks(finding: Finding, window: Window) -> tuple[float, ...]:
-    """When the deaths of a `job_deaths` were marked; by its marks, else by itself."""
-    jobs = {job[:_HEAD] for job in finding.entities.get("job", ())}
-    found = tuple(
-        batch.wall_s
-        for batch in window.batches(Mark) or ()
-        for row in batch.rows
-        if printable(row.text)[:_HEAD] in jobs
-    )
-    return found or (() if finding.start is None else (finding.start,))
 
 
 def moved(

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sexton.detect.detectors import job_deaths, nic_resets, saturated_core, starved_napi
-from sexton.detect.registry import title_of
-from sexton.explain.moments import READ_S, marks, resets
+from sexton.detect.registry import detector_of, title_of
+from sexton.explain.moments import READ_S
 from sexton.model.chain import Link
 from sexton.model.finding import Finding
 from sexton.model.text import seconds
@@ -66,16 +65,8 @@ def _with_first_cause(link: Link, links: Sequence[Link], known: Mapping[str, Fin
     return replace(link, against=tuple(words if one == early else one for one in link.against))
 
 
-def _beginnings(finding: Finding, window: Window) -> tuple[float, ...]:
+def _beginnings(finding: Finding, window: Window) -> Sequence[float]:
     """Each time it happened, where the window's rows show it."""
-    if finding.id == nic_resets.NAME:
-        return resets(finding, window)
-    if finding.id == job_deaths.NAME:
-        return marks(finding, window)
-    if finding.id == starved_napi.NAME:
-        return tuple(starved_napi.beginnings(window))
-    if finding.id != saturated_core.NAME:
-        return ()
-    cores = finding.entities.get("core", ())
-    held = saturated_core.holds(window)
-    return tuple(window.wall(hold.start) for hold in held if str(hold.core) in cores)
+    known = detector_of(finding.id)
+    each = None if known is None else known.moments or known.spells
+    return () if each is None else each(finding, window)

@@ -1,11 +1,12 @@
 """How a link declares itself, and how they are all found.
 
-A link is one module in `sexton.explain.links`, named as a sentence: cause, verb, effect. Its
-docstring holds the written rule by which it is *proven*, *likely* or *possible*::
+A link is one module below `sexton.explain.links`, in the folder of its effect's subject, named as a
+sentence: cause, verb, effect. Its docstring holds the written rule by which it is *proven*,
+*likely* or *possible*::
 
     @link(
-        cause=crash_looping_unit.NAME,
-        effect=zombie_memcgs.NAME,
+        cause=CAUSE,  # the ids of two detectors
+        effect=EFFECT,
         story="each restart leaves a dying memory cgroup behind",
         proof="a trace of its deaths (sudo sexton zombies --watch)",
     )
@@ -71,7 +72,7 @@ def link(
     """Register the decorated function under its module's stem."""
 
     def register(join: Join) -> Join:
-        name = join.__module__.removeprefix(_PACKAGE)
+        name = join.__module__.rpartition(".")[2]
         doc = sys.modules[join.__module__].__doc__ or ""
         _found[name] = Rule(name, cause, effect, join, doc, story, proof, advice)
         return join
@@ -81,9 +82,10 @@ def link(
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Every link there is, by walking the folder; sorted by id."""
-    for module in pkgutil.iter_modules(sexton.explain.links.__path__, _PACKAGE):
-        importlib.import_module(module.name)
+    """Every link there is, by walking the folders; sorted by id."""
+    for module in pkgutil.walk_packages(sexton.explain.links.__path__, _PACKAGE):
+        if not module.ispkg:
+            importlib.import_module(module.name)
     return tuple(_found[name] for name in sorted(_found))
 
 

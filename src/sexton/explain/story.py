@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from sexton.detect.detectors import job_deaths, nic_resets, tcp_loss
-from sexton.explain.moments import READ_S, clock, day, marks, resets
+from sexton.detect.registry import all_detectors, detector_of
+from sexton.explain.moments import READ_S, clock, day
 from sexton.explain.registry import rule_of
 from sexton.explain.weigh import by_stacks
 from sexton.model.chain import Chain, Link, Strength
@@ -26,8 +26,6 @@ _LONG = 110
 _EDGE_S = 1.5
 #: Where stacks were taken there is nothing more to prove by them.
 _STACKS = "--stacks"
-#: The chain ends at the network, and no job's death was marked.
-_JOB_NEXT = (nic_resets.NAME, tcp_loss.NAME)
 
 
 def tell(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple[str, ...]:
@@ -76,10 +74,10 @@ def _step(link: Link, seen: str, when: str) -> str:
 
 def _moment(finding: Finding, window: Window, before: float | None) -> float | None:
     """When it began; of what happened more than once, the time that follows what is told before."""
-    every = {nic_resets.NAME: resets, job_deaths.NAME: marks}.get(finding.id)
-    if every is None or before is None:
+    known = detector_of(finding.id)
+    if known is None or known.moments is None or before is None:
         return finding.start
-    later = [value for value in every(finding, window) if value >= before]
+    later = [value for value in known.moments(finding, window) if value >= before]
     return min(later, default=finding.start)
 
 
@@ -120,9 +118,15 @@ def _not_seen(chain: Chain, findings: Mapping[str, Finding]) -> Iterator[str]:
     )
     if proofs:
         yield f"Not seen; would prove more: {'; '.join(proofs)}."
-    job = findings.get(job_deaths.NAME)
-    if chain.symptom in _JOB_NEXT and (job is None or job.verdict is Verdict.NOT_APPLICABLE):
+    last = detector_of(chain.symptom)
+    if last is not None and last.ends_jobs and not _has_marks(findings):
         yield "Whether a job died is unknown (sexton recording mark)."
+
+
+def _has_marks(findings: Mapping[str, Finding]) -> bool:
+    """Did somebody mark anything that may be a death?"""
+    named = [findings.get(check.id) for check in all_detectors() if check.marked]
+    return any(found is not None and found.verdict is not Verdict.NOT_APPLICABLE for found in named)
 
 
 def _others(covers: tuple[int, int]) -> int:

@@ -9,9 +9,9 @@ from sexton.model.row import Row, row
 class Alarm(Row):
     """Something that made the recorder keep the minutes around it and look closer.
 
-    `kind` is "held_core", "nic_reset", "soft_lockup", "zombie_memcgs", "softirq_wait" or "mark";
-    `about` names the core, NIC or count it was raised for. `start_s` and `end_s` are the pinned
-    span on the monotonic clock.
+    `kind` is "held_core", "nic_reset", "soft_lockup", "softirq_wait", "mark" or the ID of the
+    detector that counts zombies; `about` names the core, NIC or count it was raised for. `start_s`
+    and `end_s` are the pinned span on the monotonic clock.
     """
 
     kind: str

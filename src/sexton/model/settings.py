@@ -104,8 +104,8 @@ def _joined(silences: list[Silence]) -> Silenced:
 def settings_from(document: object) -> Settings | None:
     """What `Settings.document` wrote; `None` for anything else. A recording may come from anywhere.
 
-    >>> held = Changed(("saturated_core",), "held", 4.0, 2.0, "s in a row")
-    >>> mine = Settings("/etc/sexton/config.toml", (held,), ("tcp_loss",))
+    >>> held = Changed(("hot_core",), "held", 4.0, 2.0, "s in a row")
+    >>> mine = Settings("/etc/sexton/config.toml", (held,), ("odd_clock",))
     >>> settings_from(mine.document) == mine, settings_from(Settings().document) == Settings()
     (True, True)
     >>> settings_from({"thresholds": 5}) is None
@@ -162,11 +162,11 @@ def _texts(values: list[object]) -> tuple[str, ...]:
 def differences(then: Settings, now: Settings) -> list[str]:
     """What was configured otherwise, in words. A silence that ended meanwhile does not count.
 
-    >>> held = Changed(("saturated_core",), "held", 4.0, 2.0, "s in a row")
-    >>> differences(Settings("a", (held,), ("tcp_loss",)), Settings())
-    ['saturated_core.held was 4 s in a row (now 2)', 'tcp_loss was off (now on)']
-    >>> differences(Settings(), Settings("a", (held,), ("tcp_loss",)))
-    ['saturated_core.held was 2 s in a row (now 4)', 'tcp_loss was on (now off)']
+    >>> held = Changed(("hot_core",), "held", 4.0, 2.0, "s in a row")
+    >>> differences(Settings("a", (held,), ("odd_clock",)), Settings())
+    ['hot_core.held was 4 s in a row (now 2)', 'odd_clock was off (now on)']
+    >>> differences(Settings(), Settings("a", (held,), ("odd_clock",)))
+    ['hot_core.held was 2 s in a row (now 4)', 'odd_clock was on (now off)']
     """
     return list(_differences(then, now))
 

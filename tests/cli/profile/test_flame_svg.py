@@ -28,11 +28,11 @@ def shown(text: str) -> list[tuple[float, float, float, str, str]]:
     """(x, y, width, text, title) of every box that is drawn."""
     found = []
     for box in ET.fromstring(text).iter(f"{_SVG}g"):
-        if "data-d" not in box.attrib or box.get("display") == "none":
+        rect, title = box.find(f"{_SVG}rect"), box.findtext(f"{_SVG}title")
+        if rect is None or title is None:  # the legend
             continue
-        rect = box.find(f"{_SVG}rect")
         place = (float(rect.get(name)) for name in ("x", "y", "width"))
-        found.append((*place, box.findtext(f"{_SVG}text") or "", box.findtext(f"{_SVG}title")))
+        found.append((*place, box.findtext(f"{_SVG}text") or "", title))
     return found
 
 
@@ -109,23 +109,17 @@ def test_siblings_stand_in_the_order_of_their_names():
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_text_and_nothing_else(name: str):
-    clean = flame_svg(boxes_of(flame_of({"task;name": 5})), Words("t", "n"))
     text = flame_svg(boxes_of(flame_of({f"task;{name}": 5, name: 5})), Words(name, name))
     assert ET.fromstring(text).tag == f"{_SVG}svg"
-    elements = [len(list(ET.fromstring(item).iter(f"{_SVG}script"))) for item in (clean, text)]
-    assert elements == [1, 1]
-    scripts = [re.findall(r"<script>.*?</script>", item, re.DOTALL) for item in (clean, text)]
-    assert scripts[0] == scripts[1]
+    assert "<script" not in text
     assert not re.search(r"[\0-\x08\x0b-\x1f\x7f\u202a-\u202e\ud800-\udfff]", text)
     text.encode("utf-8")
 
 
-def test_it_fetches_nothing():
+def test_it_runs_and_fetches_nothing():
     text = flame_svg(boxes_of(flame_of(SOME)), Words("t"))
-    assert set(re.findall(r"https?://[^\"'\s]+", text)) == {
-        "http://www.w3.org/2000/svg",
-        "http://www.w3.org/1999/xhtml",
-    }
+    assert set(re.findall(r"https?://[^\"'\s]+", text)) == {"http://www.w3.org/2000/svg"}
+    assert "<script" not in text
     assert "@import" not in text
     assert "href" not in text
 

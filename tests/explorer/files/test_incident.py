@@ -107,7 +107,7 @@ def test_the_pictures_numbers_are_those_of_the_recording(made: str):
 
 
 ASK = """
-import {EmbeddedSource} from "./embedded.js";
+import {EmbeddedSource} from "./data/embedded.js";
 const told = JSON.parse(require("fs").readFileSync(0, "utf-8"));
 const source = new EmbeddedSource(told.data);
 (async () => {
@@ -132,7 +132,7 @@ def embedded_strips(data: dict, asked: list[tuple[str, int, int, int]]) -> list[
 def answered(script: str, data: dict, asked: list) -> list:
     """What the page's own source answers, in node."""
     page = Path(bundle.__file__).parent / "server" / "page"
-    needed = ("source.js", "packed.js", "words.js", "embedded.js")
+    needed = ("data/source.js", "data/packed.js", "words.js", "data/embedded.js")
     parts = {name: (page / name).read_text() for name in needed}
     ran = subprocess.run(
         ["node", "-e", joined({**parts, "ask.js": script})],
@@ -193,7 +193,7 @@ def test_a_tile_that_was_left_out_is_drawn_from_a_coarser_one(made: str):
 
 
 ASK_NOTES = """
-import {EmbeddedSource} from "./embedded.js";
+import {EmbeddedSource} from "./data/embedded.js";
 const told = JSON.parse(require("fs").readFileSync(0, "utf-8"));
 const source = new EmbeddedSource(told.data);
 (async () => {

@@ -1,7 +1,7 @@
 """Compare two flame graphs, and tell significant changes from noise.
 
   sexton profile diff perf.data --before 0..120 --after 127..132
-  sexton profile diff perf.data --before ..02:14 --after 02:14.. --cpu 5 --out diff.svg
+  sexton profile diff perf.data --before ..02:14 --after 02:14.. --cpu 5 --out diff.html
   sexton profile diff monday.data tuesday.data
 
 Shares are compared, so the two sides may differ in length. Changes are tested over

@@ -1,8 +1,8 @@
 """Draw a flame graph of a time range, cores, task, cgroup or function.
 
   sexton profile flame perf.data                            a tree on the terminal, down to 1 %
-  sexton profile flame perf.data --out flame.svg            interactive SVG
-  sexton profile flame perf.data --out flame.html           with heatmap; any range of it
+  sexton profile flame perf.data --out flame.svg            a picture for a ticket
+  sexton profile flame perf.data --out flame.html           interactive, with heatmap
   sexton profile flame perf.data --from 127 --to 132 --cpu 5
   sexton profile flame perf.data --task '^kubelet$' --grep rstat
   sexton profile flame perf.data --out it.pb.gz             pprof; .folded, .speedscope.json

@@ -3,7 +3,7 @@
   sexton profile heatmap perf.data                  one row per core
   sexton profile heatmap perf.data --kind subsecond FlameScope's: 50 rows of 20 ms
   sexton profile heatmap rec/ --kind peaks          the busiest second of each column
-  sexton profile heatmap perf.data --out heat.svg   or .html
+  sexton profile heatmap perf.data --out heat.svg   or .html, interactive
 
 With --task, --cgroup, --grep or --pid: how often that was running. Output to a pipe uses
 letters. Blank means not sampled, which is not the same as idle.

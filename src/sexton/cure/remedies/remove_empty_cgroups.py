@@ -1,6 +1,6 @@
 """Remove empty live cgroups: scopes and containers whose directories were left behind.
 
-They are not zombies, but the kernel walks them too (*leaked_scopes*). One that systemd knows is
+They are not zombies, but the kernel walks them too. One that systemd knows is
 stopped as a unit; any other is removed by `rmdir`, which the kernel refuses if a process is in it.
 Its own pages are reclaimed first: a cgroup removed with pages still charged to it becomes a zombie.
 

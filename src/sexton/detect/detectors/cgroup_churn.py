@@ -78,6 +78,7 @@ def _find_creator(finding: Finding, window: Window) -> list[Step]:
     answers={"cgroup": 2, "unit": 2},
     advice=Advice(Stage.STOP, _find_creator),
     yields_to=crash_looping_unit.NAME,
+    plan_note="containers or timers come and go; fix what starts them (kubectl, crontab)",
 )
 def detect(window: Window) -> Finding:
     """The families that die in a loop, if any does."""

@@ -161,6 +161,8 @@ def _stop(finding: Finding, _window: Window) -> list[Step]:
     answers={"unit": 1},
     essential=4,
     advice=Advice(Stage.STOP, _stop),
+    events=("restart",),
+    treated_by_plan=True,
 )
 def detect(window: Window) -> Finding:
     """Every unit in a loop, the one with the most restarts first."""

@@ -33,7 +33,7 @@ from typing import NamedTuple
 from sexton.detect.registry import detector, not_applicable, unknown
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.recorder import Mark
-from sexton.model.text import count, shorten
+from sexton.model.text import count, printable, shorten
 from sexton.model.window import Window
 
 NAME = "job_deaths"
@@ -56,6 +56,8 @@ _JOB = re.compile(
 )
 _WIDTH = 120
 _SHOWN = 8
+#: A job is named by its mark, which findings shorten in the middle.
+_HEAD = 40
 
 
 class _Remark(NamedTuple):
@@ -71,12 +73,26 @@ class _Remark(NamedTuple):
         return _JOB.search(self.text) is not None and _NOT.search(self.text) is None
 
 
+def marks(finding: Finding, window: Window) -> tuple[float, ...]:
+    """When its deaths were marked (UNIX), by the marks, else by the finding."""
+    jobs = {job[:_HEAD] for job in finding.entities.get("job", ())}
+    found = tuple(
+        batch.wall_s
+        for batch in window.batches(Mark) or ()
+        for row in batch.rows
+        if printable(row.text)[:_HEAD] in jobs
+    )
+    return found or (() if finding.start is None else (finding.start,))
+
+
 @detector(
     title="job deaths",
     story="A job died",
     lanes=("events", "tcp"),
     about=("job",),
     answers={"job": 1},
+    moments=marks,
+    marked=True,
 )
 def detect(window: Window) -> Finding:
     """Every marked death, the oldest first."""

@@ -82,6 +82,7 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
     about=("cgroup",),
     answers={"cgroup": 3},
     advice=Advice(Stage.LOOK, _look),
+    treated_by_plan=True,
 )
 def detect(window: Window) -> Finding:
     """Empty scopes first, crowded parents second."""

@@ -100,6 +100,7 @@ def _ruled_out(window: Window) -> str:
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, biggest_processes),
     rises_with=SHORTAGE,
+    plan_note="freeing zombies does not fix it; see DO NOW in sexton diagnose",
 )
 def detect(window: Window) -> Finding:
     """The worst stretch by PSI; without PSI only whether there was any reclaim."""

@@ -34,6 +34,7 @@ from sexton.detect.registry import Threshold, detector, missing, not_applicable,
 from sexton.detect.resets import CAUSES, ONE_RESET
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.net import Nic, NicCounter, NicQueue
+from sexton.model.text import printable
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 
@@ -97,6 +98,18 @@ class _Report:
         return Severity.WARNING if self.day or self.undated else Severity.INFO
 
 
+def reset_times(finding: Finding, window: Window) -> tuple[float, ...]:
+    """When its interfaces were reset (UNIX), by the log, else by the finding."""
+    names = finding.entities.get("nic", ())
+    found = [
+        burst.lines[0].wall_s
+        for burst in resets.logged(window)
+        if burst.name is None or printable(burst.name) in names
+    ]
+    dated = tuple(wall_s for wall_s in found if wall_s is not None)
+    return dated or (() if finding.start is None else (finding.start,))
+
+
 @detector(
     thresholds=(RECENT, MANY, ONE_RESET),
     title="NIC resets",
@@ -105,6 +118,9 @@ class _Report:
     about=("nic", "queue", "core", "irq"),
     answers={"nic": 1, "queue": 1, "irq": 1, "job": 3},
     essential=3,
+    events=("nic_reset", "nic_watchdog"),
+    moments=reset_times,
+    ends_jobs=True,
 )
 def detect(window: Window) -> Finding:
     """How often, when, why and on which queue."""

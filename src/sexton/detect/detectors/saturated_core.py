@@ -92,6 +92,12 @@ def _record_stacks(finding: Finding, _window: Window) -> list[Step]:
     ]
 
 
+def _beginnings(finding: Finding, window: Window) -> list[float]:
+    """When its cores were held, each time."""
+    cores = finding.entities.get("core", ())
+    return [window.wall(hold.start) for hold in holds(window) if str(hold.core) in cores]
+
+
 @detector(
     needs=(CoreTimes,),
     thresholds=(KERNEL_SHARE, HELD, GRAVE, BLAME),
@@ -102,6 +108,9 @@ def _record_stacks(finding: Finding, _window: Window) -> list[Step]:
     answers={"core": 1, "task": 1, "function": 1},
     essential=2,
     advice=Advice(Stage.PROVE, _record_stacks),
+    events=("held_core",),
+    spells=_beginnings,
+    holds_core=True,
 )
 @remembered
 def detect(window: Window) -> Finding:

@@ -140,6 +140,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
     mimics=saturated_core.NAME,
+    plan_note="a plan cannot stop it; see DO NOW in sexton diagnose",
 )
 def detect(window: Window) -> Finding:
     """The core that was flooded most, by which interface."""

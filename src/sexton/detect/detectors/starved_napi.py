@@ -94,6 +94,21 @@ class _Seen(NamedTuple):
         return longest if longest.seconds >= wait.seconds else None
 
 
+def _beginnings(_finding: Finding, window: Window) -> list[float]:
+    """When each of the waits began, as far as one is known, in UNIX seconds."""
+    measured = waits.measured_waits(window, WAIT.value)
+    found = [window.wall(wait.start) for wait in measured]
+    found += [
+        wait.line.wall_s - wait.seconds
+        for wait in logged_waits(window)
+        if wait.line.wall_s is not None and wait.scheduled != 0 and wait.seconds >= WAIT.value
+    ]
+    for silence in waits.silences(window, HELD.value):
+        if silence.is_starved and silence.seconds >= WAIT.value * SLACK:
+            found.append(window.wall(silence.start))
+    return found
+
+
 @detector(
     thresholds=(WAIT, GRAVE, HELD),
     title="starved NAPI",
@@ -101,6 +116,8 @@ class _Seen(NamedTuple):
     lanes=("softirq_wait", "cores", "events"),
     about=("nic", "queue", "core", "irq"),
     answers={"nic": 2, "queue": 2, "irq": 2},
+    events=("nic_starved", "softirq_wait"),
+    spells=_beginnings,
 )
 def detect(window: Window) -> Finding:
     """The longest wait measured or logged, or the longest silence seen."""
@@ -137,21 +154,6 @@ def detect(window: Window) -> Finding:
         return _poll_need_unknown(held[0], lacking)
     lost = [wait for wait in logged if wait.scheduled == 0 and wait.seconds >= WAIT.value]
     return _fed(window, lost, (live, watched), lacking)
-
-
-def beginnings(window: Window) -> list[float]:
-    """When each of the waits began, as far as one is known, in UNIX seconds."""
-    measured = waits.measured_waits(window, WAIT.value)
-    found = [window.wall(wait.start) for wait in measured]
-    found += [
-        wait.line.wall_s - wait.seconds
-        for wait in logged_waits(window)
-        if wait.line.wall_s is not None and wait.scheduled != 0 and wait.seconds >= WAIT.value
-    ]
-    for silence in waits.silences(window, HELD.value):
-        if silence.is_starved and silence.seconds >= WAIT.value * SLACK:
-            found.append(window.wall(silence.start))
-    return found
 
 
 def _poll_need_unknown(silence: Silence, lacking: Sequence[Missing]) -> Finding:

@@ -130,6 +130,7 @@ def _ruled_out(window: Window) -> str:
     about=(),
     answers={"job": 2},
     ruled_out=_ruled_out,
+    ends_jobs=True,
 )
 def detect(window: Window) -> Finding:
     """The worst stretch, and how it compares with the whole."""

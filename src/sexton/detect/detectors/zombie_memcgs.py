@@ -131,6 +131,8 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
     answers={"cgroup": 1, "unit": 3},
     essential=1,
     advice=Advice(Stage.FREE, _free),
+    events=(NAME,),
+    treated_by_plan=True,
 )
 def detect(window: Window) -> Finding:
     """The last count that could be made, judged against the live set."""

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sexton.detect import nics
-from sexton.explain.moments import READ_S, moved, resets
+from sexton.detect.detectors.nic_resets import reset_times
+from sexton.explain.moments import READ_S, moved
 from sexton.explain.order import began_before
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
@@ -43,7 +44,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     loss = effect.start
     if loss is None:
         return None
-    moments = [at for at in resets(cause, window) if at - BEFORE_S <= loss <= at + AFTER_S]
+    moments = [at for at in reset_times(cause, window) if at - BEFORE_S <= loss <= at + AFTER_S]
     if not moments:
         return None
     at = min(moments, key=lambda moment: abs(moment - loss))

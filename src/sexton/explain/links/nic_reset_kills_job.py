@@ -10,8 +10,9 @@ shows that the job lost a connection. No link where it died before.
 
 from __future__ import annotations
 
+from sexton.detect.detectors.job_deaths import marks
+from sexton.detect.detectors.nic_resets import reset_times
 from sexton.explain.links.dropped_connections_kill_job import follows, other_deaths
-from sexton.explain.moments import marks, resets
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
@@ -32,7 +33,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     if read is not None and read[1] > read[0]:
         return None
     deaths = marks(effect, window)
-    waits = [follows((at, at), deaths) for at in resets(cause, window)]
+    waits = [follows((at, at), deaths) for at in reset_times(cause, window)]
     soonest = min((wait for wait in waits if wait is not None), default=None)
     if soonest is None:
         return None

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 
+from sexton.detect.detectors.job_deaths import marks
 from sexton.detect.oom import Kill, kills
 from sexton.explain.links.dropped_connections_kill_job import LATE_S, READ_S, SOON_S, other_deaths
-from sexton.explain.moments import marks
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

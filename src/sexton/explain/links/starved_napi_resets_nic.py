@@ -10,8 +10,8 @@ starved poll within 30 s of its end, or the driver's own reset reason says poll 
 
 from __future__ import annotations
 
+from sexton.detect.detectors.nic_resets import reset_times
 from sexton.detect.nics import counters
-from sexton.explain.moments import resets
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
@@ -55,7 +55,7 @@ def _follows(starved: Finding, reset: Finding, window: Window) -> bool:
     if starved.start is None:
         return False
     first, last = starved.start - READ_S, (starved.end or starved.start) + FOLLOWS_WITHIN_S
-    return any(first <= moment <= last for moment in resets(reset, window))
+    return any(first <= moment <= last for moment in reset_times(reset, window))
 
 
 def _elsewhere(reset: Finding, window: Window) -> tuple[str, ...]:

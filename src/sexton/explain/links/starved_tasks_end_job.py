@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 
+from sexton.detect.detectors.job_deaths import marks
 from sexton.explain.links.dropped_connections_kill_job import SOON_S, follows, other_deaths
-from sexton.explain.moments import marks
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sexton.detect.detectors import saturated_core
+from sexton.detect.registry import all_detectors
 from sexton.errors import CommandError, StoreError
 from sexton.explain.moments import clock, day
 from sexton.explorer.files.page import (
@@ -92,7 +92,8 @@ class Saturated(NamedTuple):
 
 
 def saturated_in(diagnosis: Diagnosis) -> Saturated | None:
-    found = diagnosis.by_id.get(saturated_core.NAME)
+    holding = {check.id for check in all_detectors() if check.holds_core}
+    found = next((item for item in diagnosis.findings if item.id in holding), None)
     if found is None or not found.is_problem or found.start is None or found.end is None:
         return None
     named = [name for name in found.entities.get("core", ()) if name.isascii() and name.isdigit()]

@@ -7,14 +7,15 @@ minutes around it, remarks of people, and what the recorder says of itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from sexton.detect import resets
-from sexton.detect.detectors import zombie_memcgs
 from sexton.detect.kernel_log import Line
 from sexton.detect.nics import namer
+from sexton.detect.registry import all_detectors
 from sexton.explorer.tiles.build import MOST_S, Clock, Part
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableSpan
@@ -40,17 +41,12 @@ _SAME, _RAISED = 1, 25
 #: The gravest first.
 SEVERITIES = ("critical", "warning", "info")
 _CRITICAL = frozenset({"soft_lockup", "hard_lockup", "rcu_stall", "nic_reset"})
-_LANES = {
-    "held_core": "cores",
-    "soft_lockup": "cores",
-    "hard_lockup": "cores",
-    "nic_reset": "nic_faults",
-    "nic_watchdog": "nic_faults",
-    "nic_starved": "softirq_wait",
-    "softirq_wait": "softirq_wait",
-    zombie_memcgs.NAME: "memcgs",
-    "restart": "restarts",
-}
+
+
+@cache
+def _lanes() -> dict[str, str]:
+    """By the kind of event, the lane of the detector it belongs to."""
+    return {kind: check.lane for check in all_detectors() for kind in check.events}
 
 
 def _made(time: float, kind: str, text: str, severity: str, entity: str) -> Marked:
@@ -61,7 +57,7 @@ def _made(time: float, kind: str, text: str, severity: str, entity: str) -> Mark
         shorten(printable(text), _WIDTH),
         severity,
         shorten(printable(entity), 120),
-        _LANES.get(kind, ""),
+        _lanes().get(kind, ""),
     )
 
 

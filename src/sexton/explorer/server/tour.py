@@ -107,9 +107,9 @@ def tour(scene: Scene, cure: Mapping[str, Any] | None = None) -> dict[str, Any]:
         raise CommandError("a tour follows a chain of causes, and this recording has none")
     chain = diagnosis.chains[0]
     steps = [_average(scene, chain)]
-    held = diagnosis.by_id.get(saturated_core.NAME)
-    if held is not None and held.id in chain.findings:
-        steps.append(_unfolded(scene, chain, held))
+    held = next(filter(_holds_core, chain.findings), None)
+    if held is not None:
+        steps.append(_unfolded(scene, chain, diagnosis.by_id[held]))
     steps += [_link(scene, chain, at) for at in range(len(chain.findings) - 1, -1, -1)]
     if cure is not None:
         steps.append(_cured(scene, cure))
@@ -202,11 +202,16 @@ def _link(scene: Scene, chain: Chain, at: int) -> dict[str, Any]:
     step = _step(finding.id, title, text, facts)
     cause = diagnosis.by_id[chain.findings[at - 1]] if at else None
     step["view"] = {**_view(scene, finding, lanes, cause), "link": at}
-    if finding.id == saturated_core.NAME:
+    if _holds_core(finding.id):
         cores = finding.entities.get("core", ())
         step["view"] |= {"flame": True, "core": cores[0] if len(cores) == 1 else None}
         step["view"]["tall"] = _open(scene, (CORES,))  # the rest of the room is the flame graph's
     return step
+
+
+def _holds_core(name: str) -> bool:
+    known = detector_of(name)
+    return known is not None and known.holds_core
 
 
 def _rests_on_the_log(finding: Finding) -> bool:

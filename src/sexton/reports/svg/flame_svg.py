@@ -1,7 +1,7 @@
-"""A flame graph as one SVG file: a static picture, and with JavaScript zoom, search and keys.
+"""A flame graph as one SVG file: a picture for a ticket, with counts as tooltips.
 
-Names are hostile text and escaped twice: control characters and bidi marks (`printable`), then XML.
-The file loads nothing.
+It runs and loads nothing; to zoom and search is what the explorer's page is for. Names are hostile
+text and escaped twice: control characters and bidi marks (`printable`), then XML.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sexton.reports.svg.flame_picture import SIGNIFICANT, Box
 from sexton.reports.text.profile_head import percent, significance
 
 WIDTH, ROW, PAD = 1200, 17, 10
-HEAD, BAR = 84, 48
+HEAD = 52
 #: The widest monospaced letter, in pixels at the font size of the boxes.
 _LETTER = 7.2
 _LEAST = 0.4
@@ -42,8 +42,7 @@ def flame_svg(boxes: Sequence[Box], words: Words, icicle: bool = False) -> str:
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<svg xmlns="http://www.w3.org/2000/svg" class="flame" width="100%" height="{height}" '
         f'viewBox="0 0 {WIDTH} {height}" preserveAspectRatio="xMidYMin meet" role="img" '
-        f'aria-label="{escaped(words.title)}" data-head="{HEAD}" data-bar="{BAR}" '
-        f'data-icicle="{int(icicle)}">',
+        f'aria-label="{escaped(words.title)}">',
         f"<title>{escaped(words.title)}</title>",
         f"<style>{part('flame.css')}{flame_rules()}</style>",
         f'<text class="title" x="{PAD}" y="22">{escaped(words.title)}</text>',
@@ -54,14 +53,13 @@ def flame_svg(boxes: Sequence[Box], words: Words, icicle: bool = False) -> str:
         '<g class="boxes">',
         *_boxes(boxes, words, deepest, icicle),
         "</g>",
-        f"<script><![CDATA[\n{part('flame.js')}\n{part('flame_alone.js')}]]></script>",
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
 def part(name: str) -> str:
-    """A script or style sheet that goes into the SVG."""
+    """A style sheet that goes into the SVG."""
     return (files("sexton.reports.svg") / name).read_text("utf-8")
 
 
@@ -98,16 +96,15 @@ def _boxes(boxes: Sequence[Box], words: Words, deepest: int, icicle: bool) -> It
         nexts.append(x)
         width = share * room
         y = HEAD + (box.depth if icicle else deepest - box.depth) * ROW
-        yield _drawn(box, (PAD + x * room, y, width), _title(box, sides, words))
+        if width >= _LEAST:
+            yield _drawn(box, (PAD + x * room, y, width), _title(box, sides, words))
 
 
 def _drawn(box: Box, at: tuple[float, int, float], title: str) -> str:
     x, y, width = at
-    hidden = "" if width >= _LEAST else ' display="none"'
-    counts = ",".join(str(count) for count in box.counts)
     drawn = max(width - (0.6 if width > 3 else 0), 0.3)
     return (
-        f'<g class="{box.shade}" data-d="{box.depth}" data-n="{counts}"{hidden}>'
+        f'<g class="{box.shade}">'
         f"<title>{escaped(box.name)}\n{escaped(title)}</title>"
         f'<rect x="{x:.2f}" y="{y}" width="{drawn:.2f}" height="{ROW - 1}" rx="1.5"/>'
         f'<text x="{x + 3:.2f}" y="{y + 12}">{escaped(fitted(box.name, width - 5))}</text></g>'

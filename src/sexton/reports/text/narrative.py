@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sexton.detect.detectors import job_deaths
-from sexton.detect.registry import detector_of, title_of
+from sexton.detect.registry import detector_of, is_marked, title_of
 from sexton.explain.moments import clock
 from sexton.explain.story import short
 from sexton.model.chain import Chain, Contest, Rival, Strength
 from sexton.model.diagnosis import Diagnosis, Exit
-from sexton.model.finding import Finding, Verdict
+from sexton.model.finding import Finding
 from sexton.reports.text.blocks import block, labelled
 
 _MOST_RIVALS = 3
@@ -133,8 +132,8 @@ def story(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 def died(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     """A job's death that was marked on a node that is not sick, and whether anything explains
     it."""
-    death = diagnosis.by_id.get(job_deaths.NAME)
-    if death is None or death.verdict is not Verdict.PRESENT:
+    death = next(filter(is_marked, diagnosis.findings), None)
+    if death is None:
         return
     text = f"{death.summary}, at {clock(death.end)} UTC."
     if death.id in diagnosis.unexplained:

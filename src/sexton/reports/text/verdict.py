@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from shlex import quote
 
-from sexton.detect.detectors import crash_looping_unit, job_deaths, leaked_scopes, zombie_memcgs
-from sexton.detect.registry import title_of
+from sexton.detect.registry import detector_of, is_marked, title_of
 from sexton.model.chain import Chain
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Evidence, Finding, Verdict
@@ -45,8 +44,6 @@ _FACT = 19
 #: What breaking two lines between words may cost, in characters.
 _SLACK = 24
 _MOST_LINES = 6
-#: What `sexton fix plan` has steps for.
-_TREATED = (crash_looping_unit.NAME, zombie_memcgs.NAME, leaked_scopes.NAME)
 _NARROW = 15
 _ASKING = (Verdict.UNKNOWN, Verdict.PRESENT)
 _WIDE_ENOUGH = 72
@@ -270,7 +267,7 @@ def _fact(finding: Finding, width: int) -> Iterator[str]:
 
 def _noted(diagnosis: Diagnosis) -> list[str]:
     """Present, only worth a line, and not reported elsewhere."""
-    covered = {job_deaths.NAME}
+    covered = {finding.id for finding in diagnosis.findings if is_marked(finding)}
     if diagnosis.exit is Exit.PROBLEM:
         covered |= {name for chain in shown(diagnosis)[:3] for name in chain.findings}
     return [
@@ -357,7 +354,7 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         return
     yield ""
     label = "DO NOW"
-    if any(finding.id in _TREATED and finding.is_problem for finding in diagnosis.findings):
+    if any(finding.is_problem and _is_treated(finding) for finding in diagnosis.findings):
         source = _from(diagnosis)
         yield from labelled(label, ["a step-by-step plan with undo; changes nothing"], width)
         yield typed(f"sudo sexton fix plan{source}")
@@ -366,6 +363,11 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         yield from labelled(label, [f"{step.why}; risk: {step.risk}"], width)
         yield typed(step.do)
         label = ""
+
+
+def _is_treated(finding: Finding) -> bool:
+    known = detector_of(finding.id)
+    return known is not None and known.treated_by_plan
 
 
 def _from(diagnosis: Diagnosis) -> str:

@@ -76,7 +76,7 @@ def test_no_view_leaves_the_recording_or_is_shorter_than_a_column(modules, view)
     ],
 )
 def test_a_column_is_one_to_two_pixels_wide(modules, levels, per_pixel, level):
-    assert called(modules, "tiles", "m.levelFor(a[0], a[1])", levels, per_pixel) == level
+    assert called(modules, "data/tiles", "m.levelFor(a[0], a[1])", levels, per_pixel) == level
 
 
 def test_an_address_gives_back_what_it_was_made_of(modules):
@@ -132,7 +132,7 @@ def test_boxes_of_a_flame_stand_within_their_parents(modules):
     }
     boxes = called(
         modules,
-        "flame",
+        "panel/flame",
         "(() => { const b = m.boxesOf(a[0]); m.layBoxes(b, 'after'); return b; })()",
         told,
     )
@@ -165,7 +165,7 @@ def arranged(page: Page, view: str, of: str = "") -> list[dict[str, Any]]:
       graph.show(a[0]);
       return graph.boxes;
     })()"""
-    found: list[dict[str, Any]] = called(page, "flame", script, STACKS, view, of)
+    found: list[dict[str, Any]] = called(page, "panel/flame", script, STACKS, view, of)
     return found
 
 
@@ -235,7 +235,7 @@ def test_packed_stacks_can_be_had_in_the_order_of_time(modules):
       return [total, nodes.name.map((name, at) => [names[name], nodes.samples[at]]), all, ofOne];
     })()"""
     boxes = [["all", 9], ["t", 9], ["f", 3], ["g", 2], ["f", 4]]
-    assert called(modules, "packed", script, stacks) == [9, boxes, 9, 2]
+    assert called(modules, "data/packed", script, stacks) == [9, boxes, 9, 2]
 
 
 @pytest.mark.parametrize(
@@ -263,16 +263,16 @@ def test_numbers_come_out_of_base64_as_they_went_in(modules):
         Array.from(m.numbersOf(put(Float32Array, [1.5, NaN]), "float32"), String),
       ];
     })()"""
-    assert called(modules, "tiles", script) == [[0, 200, 255], [0, 65535], ["1.5", "NaN"]]
+    assert called(modules, "data/tiles", script) == [[0, 200, 255], [0, 65535], ["1.5", "NaN"]]
 
 
 def test_a_finding_is_shown_in_a_lane_that_is_there(modules):
     script = "m.laneOfFinding(a[0], a[1], {'nic_resets': ['nic_faults', 'nics']})"
     lanes = ["events", "cores", "memcgs", "nics"]
     reset = {"id": "nic_resets"}
-    assert called(modules, "chain", script, reset, [*lanes, "nic_faults"]) == "nic_faults"
-    assert called(modules, "chain", script, reset, lanes) == "nics"
-    assert called(modules, "chain", script, {"id": "x"}, lanes) == "events"
+    assert called(modules, "panel/chain", script, reset, [*lanes, "nic_faults"]) == "nic_faults"
+    assert called(modules, "panel/chain", script, reset, lanes) == "nics"
+    assert called(modules, "panel/chain", script, {"id": "x"}, lanes) == "events"
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ SEARCH = """(() => {
     ],
 )
 def test_a_search_says_how_much_and_how_it_was_taken(modules, text, typed, said):
-    found, words = called(modules, "flame", SEARCH, "w" * 40, text, typed)
+    found, words = called(modules, "panel/flame", SEARCH, "w" * 40, text, typed)
     assert found == said
     assert words.split("  ·  ")[1] == "1 sample"
 
@@ -342,7 +342,7 @@ def test_a_tile_that_could_not_be_read_is_asked_for_again_by_who_comes_back(modu
       window.clearTimeout(cache.timer);
       return seen;
     })()"""
-    assert called(modules, "tiles", f"await {script}") == [3, 3, 4]
+    assert called(modules, "data/tiles", f"await {script}") == [3, 3, 4]
 
 
 def test_stacks_that_are_decoded_late_are_asked_for_again_while_live(modules):
@@ -368,7 +368,7 @@ def test_stacks_that_are_decoded_late_are_asked_for_again_while_live(modules):
     })()"""
     now = ["stacks 0 2", "lines 0 2"]
     late = ["stacks 0 1", "stacks 0 2"]
-    assert called(modules, "tiles", script) == [["stacks 0 0", "stacks 0 1", *now], now, late]
+    assert called(modules, "data/tiles", script) == [["stacks 0 0", "stacks 0 1", *now], now, late]
 
 
 def test_a_table_that_comes_late_is_not_shown_under_another_title(modules):
@@ -398,7 +398,7 @@ def test_a_table_of_what_was_not_recorded_is_the_servers_line(modules):
     pattern = "**/api/table/**"
     modules.route(pattern, lambda route: route.fulfill(status=404, json={"error": line}))
     script = """(async () => {
-      const {FetchSource} = await import("/source.js");
+      const {FetchSource} = await import("/data/source.js");
       await m.openTable(new FetchSource(), {id: "x", title: "x", about: ""}, {start: 0, end: 1});
       document.getElementById("tableDialog").close();
       return document.getElementById("tableBody").textContent;
@@ -431,10 +431,10 @@ NOTHING = {"names": [], "nodes": {"parent": [], "name": [], "samples": []}, "tot
 def test_a_flame_graph_that_failed_is_asked_for_again(modules, tab):
     whole = {**NOTHING, "rows": [], "note": "a sample"}
     answers = [{"fails": "away"}, {"fails": "still away"}, whole]
-    *failed, last = called(modules, "panel", f"await {PANEL}", answers, {"tab": tab})
+    *failed, last = called(modules, "panel/panel", f"await {PANEL}", answers, {"tab": tab})
     assert failed == ["away", "still away"]
     assert last.startswith("no samples in this span")
-    assert last.endswith(" · a choice")
+    assert last.endswith(" · a sample")
 
 
 @pytest.mark.parametrize(
@@ -447,11 +447,11 @@ def test_a_flame_graph_that_failed_is_asked_for_again(modules, tab):
 )
 def test_a_choice_that_matches_nothing_is_not_blamed_on_missing_stacks(modules, chosen, said):
     answers = [{**NOTHING, "rows": []}]
-    assert called(modules, "panel", f"await {PANEL}", answers, chosen) == [said]
+    assert called(modules, "panel/panel", f"await {PANEL}", answers, chosen) == [said]
 
 
 def test_functions_say_what_they_are_of(modules):
     rows = [{"name": "f", "self": 1, "total": 1, "share": 1.0}]
     told = {"rows": rows, "samples": 1, "left_out": 2, "note": "a sample: 24 times 15 s"}
-    notes = called(modules, "panel", f"await {PANEL}", [told], {"tab": "functions"})
-    assert notes == ["1 sample · a choice: 24 times 15 s · 2 more functions not shown"]
+    notes = called(modules, "panel/panel", f"await {PANEL}", [told], {"tab": "functions"})
+    assert notes == ["1 sample · a sample: 24 times 15 s · 2 more functions not shown"]

@@ -2,17 +2,17 @@
 // The page: connects the state, the lanes, the explanation and the panel.
 
 import {PageState} from "./state.js";
-import {TileCache} from "./tiles.js";
-import {LaneBoard} from "./board.js";
-import {LaneMoves} from "./lane_moves.js";
+import {TileCache} from "./data/tiles.js";
+import {LaneBoard} from "./lanes/board.js";
+import {LaneMoves} from "./lanes/lane_moves.js";
 import {PageFrame} from "./frame.js";
-import {Overview} from "./ruler.js";
-import {showStep} from "./show.js";
-import {SpanPanel} from "./panel.js";
-import {ChainView, laneOfFinding} from "./chain.js";
-import {SpikeList} from "./spikes.js";
-import {MarkLoader} from "./mark_loader.js";
-import {LiveFollower} from "./live.js";
+import {Overview} from "./lanes/ruler.js";
+import {showStep} from "./tour/show.js";
+import {SpanPanel} from "./panel/panel.js";
+import {ChainView, laneOfFinding} from "./panel/chain.js";
+import {SpikeList} from "./panel/spikes.js";
+import {MarkLoader} from "./data/mark_loader.js";
+import {LiveFollower} from "./data/live.js";
 import {DrawLoop, Glide} from "./loop.js";
 import {applyLook, lookOf} from "./theme.js";
 import {byId, clockText, fromToText, spanText} from "./words.js";
@@ -22,7 +22,7 @@ import {clampSpan} from "./axis.js";
 const SHORT_ENOUGH = 1800, BEFORE_EVENT = 150, AFTER_EVENT = 60;
 
 export class Explorer {
-  /** @param {any} source @param {import("./source.js").RecordingAbout} recording */
+  /** @param {any} source @param {import("./data/source.js").RecordingAbout} recording */
   constructor(source, recording) {
     this.source = source;
     this.recording = recording;
@@ -170,7 +170,7 @@ export class Explorer {
   }
 
   /** A core is chosen by a click; with Shift, where the page can, all from the chosen one to this.
-   *  @param {import("./lane_item.js").LaneItem | null} item @param {number} time @param {number} y @param {boolean} [extend] */
+   *  @param {import("./lanes/lane_item.js").LaneItem | null} item @param {number} time @param {number} y @param {boolean} [extend] */
   click(item, time, y, extend = false) {
     if (!item || item.lane.about.kind !== "heat") { this.state.set({ cursor: time }); return; }
     const row = item.rowAt(y), name = row === null ? null : (item.lane.names[row] || String(row)).replace(/\D/g, "") || null;
@@ -277,7 +277,7 @@ export class Explorer {
     this.say(`spike ${at + 1}: ${spike.title}`);
   }
 
-  /** @param {import("./spikes.js").SpikeView} view */
+  /** @param {import("./panel/spikes.js").SpikeView} view */
   open({ select, core, baseline }) {
     if (!select) return;
     const [start, end] = select, span = { start, end }, { whole } = this;
@@ -313,7 +313,7 @@ export class Explorer {
     else state.set({ cursor: null });
   }
 
-  /** One step of a tour. @param {import("./show.js").TourView} view */
+  /** One step of a tour. @param {import("./tour/show.js").TourView} view */
   show(view) {
     showStep(this, view);
   }

@@ -3,7 +3,7 @@
 // setting a canvas font makes the browser compute all styles.
 
 import {byId, dayText, fromToText, setText, zoneText} from "./words.js";
-import {drawRuler, drawVisible, visibleText} from "./ruler.js";
+import {drawRuler, drawVisible, visibleText} from "./lanes/ruler.js";
 import {timeToX} from "./axis.js";
 
 /** @typedef {import("./axis.js").Span} Span */

@@ -10,11 +10,11 @@ import {keepAddress, stateOfHash} from "./state.js";
 import {watchNight} from "./theme.js";
 import {byId, element, setClock} from "./words.js";
 import {clampSpan} from "./axis.js";
-import {startTour} from "./tour.js";
-import {everySoOften} from "./live.js";
+import {startTour} from "./tour/tour.js";
+import {everySoOften} from "./data/live.js";
 import {problemsText, showProblems, wireProblems} from "./notice.js";
 
-/** @param {any} source see source.js @returns {Promise<Explorer | null>} */
+/** @param {any} source see data/source.js @returns {Promise<Explorer | null>} */
 export async function start(source) {
   wireDialogs();
   wireProblems();

@@ -114,7 +114,7 @@ export function wireReorder(app) {
   for (const item of app.board.items.values()) wireLane(app, item);
 }
 
-/** Lanes are put in another order by their grips. @param {import("./explorer.js").Explorer} app @param {import("./lane_item.js").LaneItem} item */
+/** Lanes are put in another order by their grips. @param {import("./explorer.js").Explorer} app @param {import("./lanes/lane_item.js").LaneItem} item */
 export function wireLane(app, item) {
   item.grip.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
     event.preventDefault();

@@ -2,7 +2,7 @@
 // Starts the page of an HTML file on its embedded data, opened on what the file is about. Without
 // JavaScript only the text around it is shown.
 import {start} from "./main.js";
-import {EmbeddedSource} from "./embedded.js";
+import {EmbeddedSource} from "./data/embedded.js";
 
 const embeddedData = JSON.parse(document.getElementById("sexton-data")?.textContent || "{}");
 /** @type {HTMLElement} */ (document.getElementById("explorer")).hidden = false;

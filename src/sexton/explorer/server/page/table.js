@@ -6,7 +6,7 @@ import {byId, element, fromToText, numberText, zoneText} from "./words.js";
 /** What the dialog waits for. @type {AbortController | null} */
 let tableRequest = null;
 
-/** @param {any} source @param {import("./source.js").LaneAbout} about @param {import("./axis.js").Span} view */
+/** @param {any} source @param {import("./data/source.js").LaneAbout} about @param {import("./axis.js").Span} view */
 export async function openTable(source, about, view) {
   const dialog = byId("tableDialog"), body = byId("tableBody");
   tableRequest?.abort();
@@ -25,7 +25,7 @@ export async function openTable(source, about, view) {
   }
 }
 
-/** @param {any} reply @param {import("./source.js").LaneAbout} about @returns {HTMLElement[]} */
+/** @param {any} reply @param {import("./data/source.js").LaneAbout} about @returns {HTMLElement[]} */
 function tableParts(reply, about) {
   const parts = [element("p", "soft", about.about)];
   if (reply.note) parts.push(element("p", "", reply.note));

@@ -1,10 +1,10 @@
 """Nothing crash-loops while the node is watched.
 
-Units by systemd's restart counter (`crash_looping_unit`), and with ``churn = true`` also cgroups
-that are created and removed over and over (`cgroup_churn`): an agent that keeps re-creating its
-container shows no restarts. A unit that systemd gave up on does not count. Watch longer
-(``observe_seconds``, ``--seconds``) to catch slow loops. kubelet restarts every 10 s on an image
-that has not joined a cluster yet: waive it there, with an expiry.
+Units by systemd's restart counter, and with ``churn = true`` also cgroups that are created and
+removed over and over: an agent that keeps re-creating its container shows no restarts. A unit that
+systemd gave up on does not count. Watch longer (``observe_seconds``, ``--seconds``) to catch slow
+loops. kubelet restarts every 10 s on an image that has not joined a cluster yet: waive it there,
+with an expiry.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 /** A long bar has its number again and again, so that one is in sight wherever one looks. */
 const AGAIN = 320;
 
-/** @param {CanvasRenderingContext2D} pen @param {import("../picture.js").Box} box @param {import("./pieces.js").LaneView} lane @param {Badge[]} badges */
+/** @param {CanvasRenderingContext2D} pen @param {import("./picture.js").Box} box @param {import("./pieces.js").LaneView} lane @param {Badge[]} badges */
 export function drawBadges(pen, box, lane, badges) {
   const perSecond = box.width / (box.end - box.start);
   /** @type {number[]} */ const taken = [];

@@ -4,13 +4,13 @@
 
 import {rgbOf} from "../theme.js";
 import {drawPieces} from "./pieces.js";
-import {TILE_COLUMNS} from "../tiles.js";
+import {TILE_COLUMNS} from "../data/tiles.js";
 
 const NO_CELL = 255, FULL = 200;
 /** Little must be seen too: a core that is busy for a tenth has a quarter of the colour. */
 const STRENGTH = Float32Array.from({ length: 256 }, (_, level) => Math.min(level / FULL, 1) ** 0.62);
 
-/** @param {import("../tiles.js").Tile} tile @param {string} plane @param {import("../theme.js").Look} look @returns {HTMLCanvasElement} */
+/** @param {import("../data/tiles.js").Tile} tile @param {string} plane @param {import("../theme.js").Look} look @returns {HTMLCanvasElement} */
 function heatBitmap(tile, plane, look) {
   const key = plane + look.name, found = tile.bitmaps.get(key);
   if (found) return found;
@@ -49,7 +49,7 @@ function heatBitmap(tile, plane, look) {
 }
 
 /** Cells in which the kernel had a core nearly to itself, as row and column in turn.
- *  @param {import("../tiles.js").Tile} tile @param {string} plane @returns {number[]} */
+ *  @param {import("../data/tiles.js").Tile} tile @param {string} plane @returns {number[]} */
 function stallsOf(tile, plane) {
   const found = tile.stalls.get(plane);
   if (found) return found;

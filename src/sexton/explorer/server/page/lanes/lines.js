@@ -14,7 +14,7 @@ export function roundUp(value) {
   return [1, 1.5, 2, 3, 5, 7.5, 10].map((entry) => entry * unit).find((entry) => entry >= value - 1e-9) || 10 * unit;
 }
 
-/** The top of the scale for what is drawn: shares reach 100 at least. @param {import("./pieces.js").LaneView} lane @param {import("../picture.js").Box} box */
+/** The top of the scale for what is drawn: shares reach 100 at least. @param {import("./pieces.js").LaneView} lane @param {import("./picture.js").Box} box */
 function topOf(lane, box) {
   const level = laneLevel(lane, (box.end - box.start) / box.width);
   let most = 0;
@@ -75,7 +75,7 @@ export const linesDrawer = {
   },
 };
 
-/** @param {number} top of the scale @param {import("../picture.js").Box} box @returns {(value: number) => number} rows of pixels */
+/** @param {number} top of the scale @param {import("./picture.js").Box} box @returns {(value: number) => number} rows of pixels */
 function heights(top, box) {
   const high = (box.height - 5) * box.ratio, room = high - 5 * box.ratio;
   // In the middle of a row, so that a line is a line and not two pale ones.

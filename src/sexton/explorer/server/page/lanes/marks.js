@@ -72,7 +72,7 @@ function recordedSpans(lane) {
   return spans;
 }
 
-/** @param {CanvasRenderingContext2D} pen @param {import("../picture.js").Box} box @param {import("./pieces.js").LaneView} lane
+/** @param {CanvasRenderingContext2D} pen @param {import("./picture.js").Box} box @param {import("./pieces.js").LaneView} lane
  *  @param {Mark[]} marks sorted by time @param {number} y @param {(time: number) => number} x */
 function drawRow(pen, box, lane, marks, y, x) {
   let drawn = -Infinity, worst = -1;

@@ -2,17 +2,17 @@
 // What the drawers share: the ground a lane is drawn on. Not recorded is hatched, on its way is
 // plain, outside of the recording is dimmed; none of them looks like zero.
 
-import {levelFor} from "../tiles.js";
+import {levelFor} from "../data/tiles.js";
 import {hatchOf} from "../theme.js";
 
-/** @typedef {{id: string, about: import("../source.js").LaneAbout, tiles: import("../tiles.js").TileCache,
+/** @typedef {{id: string, about: import("../data/source.js").LaneAbout, tiles: import("../data/tiles.js").TileCache,
  *   look: import("../theme.js").Look, plane: string, grain: number | null, whole: {start: number, end: number},
  *   gaps: number[][], names: string[], marks: any[], top: number, isFine?: boolean}} LaneView */
 /** @typedef {{title: string, values: any[][]}} Reading */
 /** @typedef {{
- *   height(about: import("../source.js").LaneAbout, names: string[], tall: boolean): number,
- *   paint(pen: CanvasRenderingContext2D, box: import("../picture.js").Box, lane: LaneView): void,
- *   read(tile: import("../tiles.js").Tile, column: number, lane: LaneView, row: number | null): Reading}} Drawer */
+ *   height(about: import("../data/source.js").LaneAbout, names: string[], tall: boolean): number,
+ *   paint(pen: CanvasRenderingContext2D, box: import("./picture.js").Box, lane: LaneView): void,
+ *   read(tile: import("../data/tiles.js").Tile, column: number, lane: LaneView, row: number | null): Reading}} Drawer */
 
 /** @param {LaneView} lane @param {number} perPixel seconds */
 export function laneLevel(lane, perPixel) {
@@ -20,8 +20,8 @@ export function laneLevel(lane, perPixel) {
   return lane.grain === null || lane.about.kind !== "lines" ? level : Math.min(Math.max(level, lane.grain), lane.about.levels[1]);
 }
 
-/** @param {CanvasRenderingContext2D} pen @param {import("../picture.js").Box} box @param {LaneView} lane
- *  @param {(tile: import("../tiles.js").Tile, from: number, to: number, x0: number, x1: number) => void} draw */
+/** @param {CanvasRenderingContext2D} pen @param {import("./picture.js").Box} box @param {LaneView} lane
+ *  @param {(tile: import("../data/tiles.js").Tile, from: number, to: number, x0: number, x1: number) => void} draw */
 export function drawPieces(pen, box, lane, draw) {
   const perSecond = box.width / (box.end - box.start);
   const level = laneLevel(lane, 1 / perSecond);
@@ -40,7 +40,7 @@ export function drawPieces(pen, box, lane, draw) {
   }
 }
 
-/** @param {CanvasRenderingContext2D} pen @param {import("../picture.js").Box} box @param {LaneView} lane @param {(time: number) => number} x */
+/** @param {CanvasRenderingContext2D} pen @param {import("./picture.js").Box} box @param {LaneView} lane @param {(time: number) => number} x */
 export function ground(pen, box, lane, x) {
   pen.fillStyle = lane.look.outside;
   pen.fillRect(0, 0, box.width, box.height);

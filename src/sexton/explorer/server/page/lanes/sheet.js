@@ -51,14 +51,14 @@ export function sheetFor(wide, tall) {
 /** Which column of a tile is under each pixel: `under[i]` for the pixel `first + i`.
  *  @typedef {{first: number, under: Int16Array}} Columns */
 
-/** @param {import("../tiles.js").Tile} tile @param {number} first @param {number} last @param {(x: number) => number} time @returns {Columns} */
+/** @param {import("../data/tiles.js").Tile} tile @param {number} first @param {number} last @param {(x: number) => number} time @returns {Columns} */
 export function columnsUnder(tile, first, last, time) {
   const under = new Int16Array(Math.max(last - first, 0));
   for (let at = 0; at < under.length; at++) under[at] = Math.min(Math.max(Math.floor((time(first + at) - tile.start) / tile.column), 0), 255);
   return { first, under };
 }
 
-/** Where any series was recorded. @param {Sheet} on @param {import("../tiles.js").Tile} tile @param {Columns} columns @param {string} paper "#rrggbb" */
+/** Where any series was recorded. @param {Sheet} on @param {import("../data/tiles.js").Tile} tile @param {Columns} columns @param {string} paper "#rrggbb" */
 export function fillRecorded(on, tile, { first, under }, paper) {
   const { strip, offset } = tile, { mean } = strip.planes, colour = parseInt(paper.slice(1), 16);
   const value = (255 << 24 | (colour & 255) << 16 | (colour >> 8 & 255) << 8 | colour >> 16) >>> 0;
@@ -74,7 +74,7 @@ export function fillRecorded(on, tile, { first, under }, paper) {
 }
 
 /** From each column's mean up to its peak; a column narrower than a pixel keeps its peak.
- *  @param {Sheet} on @param {import("../tiles.js").Tile} tile @param {number} series @param {Columns} columns @param {number[]} colour @param {(value: number) => number} y */
+ *  @param {Sheet} on @param {import("../data/tiles.js").Tile} tile @param {number} series @param {Columns} columns @param {number[]} colour @param {(value: number) => number} y */
 export function shadeSeries(on, tile, series, { first, under }, colour, y) {
   const { strip, offset } = tile, { mean, peak } = strip.planes, base = series * strip.columns + offset;
   for (let at = 0; at < under.length; at++) {
@@ -85,7 +85,7 @@ export function shadeSeries(on, tile, series, { first, under }, colour, y) {
   }
 }
 
-/** The line itself: along at each mean, up and down between them. @param {Sheet} on @param {import("../tiles.js").Tile} tile @param {number} series
+/** The line itself: along at each mean, up and down between them. @param {Sheet} on @param {import("../data/tiles.js").Tile} tile @param {number} series
  *  @param {Columns} columns @param {{colour: number[], y: (value: number) => number, thick: number, before: number | undefined}} how
  *  @returns {number} its height at the end, for the tile that follows */
 export function stepSeries(on, tile, series, { first, under }, { colour, y, thick, before }) {

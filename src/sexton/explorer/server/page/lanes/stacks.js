@@ -4,7 +4,7 @@
 
 import {drawPieces, laneLevel} from "./pieces.js";
 import {roundUp} from "./lines.js";
-import {TILE_COLUMNS} from "../tiles.js";
+import {TILE_COLUMNS} from "../data/tiles.js";
 import {ticksOf, timeToX} from "../axis.js";
 import {clockText, dayText, numberText, withUnit} from "../words.js";
 
@@ -18,7 +18,7 @@ export function stackHeight(height) {
 }
 
 /** What the busiest cells of a strip have, but for a few outliers, which must not pale the rest.
- *  @param {import("../tiles.js").Strip} strip @param {string} plane */
+ *  @param {import("../data/tiles.js").Strip} strip @param {string} plane */
 function fullOf(strip, plane) {
   if (strip.most[plane]) return strip.most[plane];
   const counts = new Uint32Array(1024), cells = strip.planes[plane];
@@ -40,7 +40,7 @@ function fullOf(strip, plane) {
 }
 
 /** The value of full colour: one for all that is drawn, else two columns of one colour were two numbers.
- *  @param {import("./pieces.js").LaneView} lane @param {import("../picture.js").Box} box */
+ *  @param {import("./pieces.js").LaneView} lane @param {import("./picture.js").Box} box */
 function fullFor(lane, box) {
   const level = laneLevel(lane, (box.end - box.start) / box.width);
   const from = Math.max(box.start, lane.whole.start), to = Math.min(box.end, lane.whole.end);
@@ -49,7 +49,7 @@ function fullFor(lane, box) {
   return Math.ceil(roundUp(most));
 }
 
-/** @param {import("../tiles.js").Tile} tile @param {import("./pieces.js").LaneView} lane */
+/** @param {import("../data/tiles.js").Tile} tile @param {import("./pieces.js").LaneView} lane */
 function stacksBitmap(tile, lane) {
   const { plane, look, top: full } = lane, key = plane + look.name + full, found = tile.bitmaps.get(key);
   if (found) return found;
@@ -113,7 +113,7 @@ export const stacksDrawer = {
   },
 };
 
-/** The clock below the rows. @param {CanvasRenderingContext2D} pen @param {import("../picture.js").Box} box @param {import("./pieces.js").LaneView} lane */
+/** The clock below the rows. @param {CanvasRenderingContext2D} pen @param {import("./picture.js").Box} box @param {import("./pieces.js").LaneView} lane */
 function drawClock(pen, box, lane) {
   const { step, times } = ticksOf(box, box.width), top = box.height - AXIS;
   pen.fillStyle = lane.look.card;

@@ -23,7 +23,7 @@ export class LanePicture {
   }
 
   /** How badly it wants to be drawn anew: 0 not at all, 1 when there is time, 2 now.
-   *  @param {import("./axis.js").Span} view @param {number} width @param {number} height @param {boolean} moving */
+   *  @param {import("../axis.js").Span} view @param {number} width @param {number} height @param {boolean} moving */
   urgency(view, width, height, moving) {
     if (!this.perSecond || this.height !== height) return 3;
     const perSecond = width / (view.end - view.start), ratio = perSecond / this.perSecond;
@@ -34,7 +34,7 @@ export class LanePicture {
     return Math.abs(ratio - 1) < 1e-5 && (this.start > view.start - air || this.end < view.end + air) ? 0.5 : 0;
   }
 
-  /** @param {import("./axis.js").Span} view @param {number} width @param {number} height @param {number} ratio
+  /** @param {import("../axis.js").Span} view @param {number} width @param {number} height @param {number} ratio
    *  @param {(pen: CanvasRenderingContext2D, box: Box) => void} draw */
   paint(view, width, height, ratio, draw) {
     const length = view.end - view.start, perSecond = width / length;
@@ -54,7 +54,7 @@ export class LanePicture {
   }
 
   /** Where the view is. At the scale it was drawn in it lies on whole pixels: what is at rest is exact.
-   *  @param {import("./axis.js").Span} view @param {number} width @param {number} ratio */
+   *  @param {import("../axis.js").Span} view @param {number} width @param {number} ratio */
   place(view, width, ratio) {
     const perSecond = width / (view.end - view.start), stretch = perSecond / this.perSecond;
     const left = (this.start - view.start) * perSecond, same = Math.abs(stretch - 1) < 1e-6;

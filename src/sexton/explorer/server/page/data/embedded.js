@@ -3,7 +3,7 @@
 // not embedded is drawn from a coarser one, or is absent.
 import {PackedStacks} from "./packed.js";
 import {SourceError} from "./source.js";
-import {clockText, zoneText} from "./words.js";
+import {clockText, zoneText} from "../words.js";
 
 const EMBEDDED_COLUMNS = 256, MOST_FUNCTIONS = 2000;
 /** Cells of 20 ms in a second. */

@@ -2,22 +2,22 @@
 // One lane: its title and readings at the left, its canvas, its picture.
 
 import {LanePicture} from "./picture.js";
-import {element, numberText, setText, shortened, withUnit} from "./words.js";
-import {seriesColour} from "./theme.js";
-import {ticksOf, timeToX} from "./axis.js";
-import {columnSeconds, TILE_COLUMNS} from "./tiles.js";
-import {laneLevel} from "./lanes/pieces.js";
-import {heatDrawer, coreName} from "./lanes/heat.js";
-import {linesDrawer, scaleText} from "./lanes/lines.js";
-import {marksDrawer, marksNear} from "./lanes/marks.js";
-import {drawStackAxes, stackHeight, stacksDrawer, STACK_VALUES} from "./lanes/stacks.js";
-import {drawBadges} from "./lanes/badges.js";
+import {element, numberText, setText, shortened, withUnit} from "../words.js";
+import {seriesColour} from "../theme.js";
+import {ticksOf, timeToX} from "../axis.js";
+import {columnSeconds, TILE_COLUMNS} from "../data/tiles.js";
+import {laneLevel} from "./pieces.js";
+import {heatDrawer, coreName} from "./heat.js";
+import {linesDrawer, scaleText} from "./lines.js";
+import {marksDrawer, marksNear} from "./marks.js";
+import {drawStackAxes, stackHeight, stacksDrawer, STACK_VALUES} from "./stacks.js";
+import {drawBadges} from "./badges.js";
 
 const DRAWERS = { heat: heatDrawer, lines: linesDrawer, marks: marksDrawer, stacks: stacksDrawer };
 const MOST_READ = 7, LENS = 13;
 
 export class LaneItem {
-  /** @param {import("./lanes/pieces.js").LaneView} lane */
+  /** @param {import("./pieces.js").LaneView} lane */
   constructor(lane) {
     this.lane = lane;
     this.id = lane.id;
@@ -34,7 +34,7 @@ export class LaneItem {
     /** @type {number | null} the row under the pointer, or moved to by keys */ this.row = null;
     this.pinned = false;
     /** Is it among the lanes that stay at the top? */ this.isOnTop = false;
-    /** @type {import("./lanes/badges.js").Badge[]} */ this.badges = [];
+    /** @type {import("./badges.js").Badge[]} */ this.badges = [];
     /** `brief` is without the peak, for a narrow window. @type {{series: string, words: Text, shown: string, brief: string}[]} */ this.readings = [];
     const [title] = lane.about.title.split(": ");
     this.title = title;
@@ -131,14 +131,14 @@ export class LaneItem {
     return !this.folded && !this.root.hidden && this.onScreen && this.width > 0;
   }
 
-  /** @param {import("./axis.js").Span} view @param {boolean} moving */
+  /** @param {import("../axis.js").Span} view @param {boolean} moving */
   urgency(view, moving) {
     if (!this.isDrawn) return 0;
     if (this.isWaiting && this.lane.about.kind !== "marks" && !this.ask(view, (view.end - view.start) / this.width)) return 0;
     return this.picture.urgency(view, this.width, this.height, moving);
   }
 
-  /** @param {import("./axis.js").Span} view */
+  /** @param {import("../axis.js").Span} view */
   paint(view) {
     const { lane } = this;
     this.picture.paint(view, this.width, this.height, this.ratio, (pen, box) => {
@@ -157,7 +157,7 @@ export class LaneItem {
   }
 
   /** Says which tiles it would like. There is no picture to draw as long as none of them is here.
-   *  @param {import("./axis.js").Span} span @param {number} perPixel seconds @returns {boolean} is any here? */
+   *  @param {import("../axis.js").Span} span @param {number} perPixel seconds @returns {boolean} is any here? */
   ask(span, perPixel) {
     const { lane } = this, level = laneLevel(lane, perPixel);
     lane.tiles.want(this.id, lane.about, level, span);
@@ -170,7 +170,7 @@ export class LaneItem {
     this.root.classList.toggle("waiting", waiting);
   }
 
-  /** Where the picture is; what lies over it only where that has changed. @param {import("./axis.js").Span} view */
+  /** Where the picture is; what lies over it only where that has changed. @param {import("../axis.js").Span} view */
   draw(view) {
     if (this.dirty && this.lane.about.kind === "heat") this.drawOver();
     if (this.dirty && this.lane.about.kind === "stacks") this.drawAxes();
@@ -237,7 +237,7 @@ export class LaneItem {
     pen.fillText(text, x, y);
   }
 
-  /** What is at a moment, for the sheet beside the lanes. @param {number | null} time @param {import("./axis.js").Span} view @returns {string} the same in words */
+  /** What is at a moment, for the sheet beside the lanes. @param {number | null} time @param {import("../axis.js").Span} view @returns {string} the same in words */
   readAt(time, view) {
     const reply = time === null ? null : this.lane.about.kind === "marks" ? this.nearMarks(time, view) : this.valuesAt(time, view);
     this.heading = reply ? shortened(reply.title, 27) : "";
@@ -262,7 +262,7 @@ export class LaneItem {
     }
   }
 
-  /** @param {number} time @param {import("./axis.js").Span} view @returns {import("./lanes/pieces.js").Reading | null} */
+  /** @param {number} time @param {import("../axis.js").Span} view @returns {import("./pieces.js").Reading | null} */
   valuesAt(time, view) {
     const { lane } = this;
     if (time < lane.whole.start || time > lane.whole.end) return { title: "outside of the recording", values: [] };
@@ -275,7 +275,7 @@ export class LaneItem {
     return this.drawer.read(tile, column, lane, lane.about.kind === "lines" ? null : row);
   }
 
-  /** Of each kind the mark nearest to the crosshair. @param {number} time @param {import("./axis.js").Span} view @returns {import("./lanes/pieces.js").Reading} */
+  /** Of each kind the mark nearest to the crosshair. @param {number} time @param {import("../axis.js").Span} view @returns {import("./pieces.js").Reading} */
   nearMarks(time, view) {
     const near = marksNear(this.lane.marks, time, 7 * (view.end - view.start) / Math.max(this.width, 1));
     return { title: "", values: near.map((mark) => [mark.kind, mark.text, NaN]) };

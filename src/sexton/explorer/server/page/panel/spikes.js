@@ -1,7 +1,7 @@
 // @ts-check
 // The spikes of a capture, beside the lanes: the counterpart of the explanation of a recording.
 
-import {byId, element} from "./words.js";
+import {byId, element} from "../words.js";
 
 /** @typedef {{select: number[] | null, core: string | null, baseline: number[] | null}} SpikeView */
 /** @typedef {{title: string, busy: string, grew: string, open: SpikeView}} SpikeAbout */
@@ -46,7 +46,7 @@ export class SpikeList {
     return item;
   }
 
-  /** @param {import("./axis.js").Span} _span @param {() => void} done */
+  /** @param {import("../axis.js").Span} _span @param {() => void} done */
   async explain(_span, done) {
     done();
   }

@@ -1,10 +1,10 @@
 // @ts-check
 // The clock above the lanes, and the whole recording above the clock.
 
-import {byId, clockText, dayText, fromToText, spanText, zoneText} from "./words.js";
-import {ticksOf, timeToX} from "./axis.js";
-import {columnSeconds, levelFor} from "./tiles.js";
-import {hatchOf} from "./theme.js";
+import {byId, clockText, dayText, fromToText, spanText, zoneText} from "../words.js";
+import {ticksOf, timeToX} from "../axis.js";
+import {columnSeconds, levelFor} from "../data/tiles.js";
+import {hatchOf} from "../theme.js";
 
 const RULER_HEIGHT = 24, OVERVIEW_HEIGHT = 34, SPAN_WIDTH = 330, SPAN_HEIGHT = 20;
 
@@ -22,7 +22,7 @@ function sized(canvas, width, height) {
   return pen;
 }
 
-/** @param {import("./state.js").PageState} state @param {number} width @param {import("./theme.js").Look} look */
+/** @param {import("../state.js").PageState} state @param {number} width @param {import("../theme.js").Look} look */
 export function drawRuler(state, width, look) {
   const pen = sized(byId("ruler"), width, RULER_HEIGHT), { view } = state;
   pen.clearRect(0, 0, width, RULER_HEIGHT);
@@ -53,7 +53,7 @@ export function drawRuler(state, width, look) {
 }
 
 /** What is visible, in words. On a canvas: a text that changes with every frame would have the whole page painted anew.
- *  @param {import("./axis.js").Span} view @param {import("./theme.js").Look} look */
+ *  @param {import("../axis.js").Span} view @param {import("../theme.js").Look} look */
 export function drawVisible(view, look) {
   const pen = sized(byId("visibleCanvas"), SPAN_WIDTH, SPAN_HEIGHT);
   pen.clearRect(0, 0, SPAN_WIDTH, SPAN_HEIGHT);
@@ -62,12 +62,12 @@ export function drawVisible(view, look) {
   pen.fillText(visibleText(view), 0, 14.5);
 }
 
-/** @param {import("./axis.js").Span} view */
+/** @param {import("../axis.js").Span} view */
 export function visibleText(view) {
   return `${fromToText(view.start, view.end)} ${zoneText()} · ${spanText(view.end - view.start)}`;
 }
 
-/** Of the cores that were sampled, in percent. @param {import("./tiles.js").Strip} strip @param {number} channel @param {number} column */
+/** Of the cores that were sampled, in percent. @param {import("../data/tiles.js").Strip} strip @param {number} channel @param {number} column */
 function meanOfCores(strip, channel, column) {
   let sum = 0, cores = 0;
   for (let row = 0; row < strip.names.length; row++) {
@@ -81,11 +81,11 @@ function meanOfCores(strip, channel, column) {
 
 /** The whole recording in one line: the machine's average, what was bad, what is missing. */
 export class Overview {
-  /** @param {import("./tiles.js").TileCache} tiles @param {import("./source.js").RecordingAbout} recording */
+  /** @param {import("../data/tiles.js").TileCache} tiles @param {import("../data/source.js").RecordingAbout} recording */
   constructor(tiles, recording) {
     this.tiles = tiles;
     this.gaps = recording.gaps || [];
-    /** @type {import("./source.js").LaneAbout | null} */ this.about = null;
+    /** @type {import("../data/source.js").LaneAbout | null} */ this.about = null;
     /** @type {any[]} */ this.marks = [];
     this.dirty = true;
     this.choose(recording.lanes);
@@ -93,7 +93,7 @@ export class Overview {
     this.ground = document.createElement("canvas");
   }
 
-  /** Of the machine, if that is there by now. @param {import("./source.js").LaneAbout[]} lanes */
+  /** Of the machine, if that is there by now. @param {import("../data/source.js").LaneAbout[]} lanes */
   choose(lanes) {
     const lines = lanes.filter((lane) => lane.kind === "lines");
     this.about = lines.find((lane) => (lane.series || []).some((name) => name.startsWith("system"))) || lines[0] || lanes.find((lane) => lane.kind === "heat") || null;
@@ -106,7 +106,7 @@ export class Overview {
     return this.about ? levelFor(this.about.levels, (end - start) / Math.max(width, 1)) : 0;
   }
 
-  /** @param {number} width @param {import("./theme.js").Look} look */
+  /** @param {number} width @param {import("../theme.js").Look} look */
   drawGround(width, look) {
     this.dirty = false;
     const pen = sized(this.ground, width, OVERVIEW_HEIGHT), { whole } = this.tiles;
@@ -122,9 +122,9 @@ export class Overview {
     }
   }
 
-  /** @param {CanvasRenderingContext2D} pen @param {number} width @param {import("./theme.js").Look} look @param {(time: number) => number} x */
+  /** @param {CanvasRenderingContext2D} pen @param {number} width @param {import("../theme.js").Look} look @param {(time: number) => number} x */
   average(pen, width, look, x) {
-    const about = /** @type {import("./source.js").LaneAbout} */ (this.about), level = this.level(width), { whole } = this.tiles;
+    const about = /** @type {import("../data/source.js").LaneAbout} */ (this.about), level = this.level(width), { whole } = this.tiles;
     this.tiles.want("overview", about, level, whole);
     for (const { tile, start, end } of this.tiles.cover(about.id, level, whole.start, whole.end, about.levels[1])) {
       if (!tile) continue;
@@ -148,7 +148,7 @@ export class Overview {
     }
   }
 
-  /** @param {import("./axis.js").Span} view @param {number} width @param {import("./theme.js").Look} look */
+  /** @param {import("../axis.js").Span} view @param {number} width @param {import("../theme.js").Look} look */
   draw(view, width, look) {
     if (this.dirty) this.drawGround(width, look);
     const { whole } = this.tiles, scale = width / (whole.end - whole.start), pen = sized(byId("overviewCanvas"), width, OVERVIEW_HEIGHT);

@@ -1,11 +1,11 @@
 // @ts-check
 // A flame graph on a canvas: zoom, search, keys; of one span, or of one span against another.
 
-import {byId, clockText, countText, percentText, shortened} from "./words.js";
+import {byId, clockText, countText, percentText, shortened} from "../words.js";
 import {heaviestFirst, sandwichOf} from "./flame_views.js";
-import {searchNames} from "./search.js";
-import {changeColour, frameColour} from "./theme.js";
-import {COLOURS} from "./colours.js";
+import {searchNames} from "../search.js";
+import {changeColour, frameColour} from "../theme.js";
+import {COLOURS} from "../colours.js";
 
 const FLAME_ROW = 17, LETTER = 6.7, LEAST = 0.4;
 
@@ -223,7 +223,7 @@ export class FlameGraph {
     return reply.filter(Boolean).join("  ·  ");
   }
 
-  /** @param {import("./theme.js").Look} look */
+  /** @param {import("../theme.js").Look} look */
   draw(look) {
     this.dirty = false;
     const { pen, boxes, width } = this, ratio = Math.min(window.devicePixelRatio || 1, 2);
@@ -247,7 +247,7 @@ export class FlameGraph {
     }
   }
 
-  /** @param {number} at @param {FlameBox} box @param {number} x @param {number} wide @param {import("./theme.js").Look} look */
+  /** @param {number} at @param {FlameBox} box @param {number} x @param {number} wide @param {import("../theme.js").Look} look */
   box(at, box, x, wide, look) {
     const { pen } = this, y = this.rowY(box.depth), hit = this.hits !== null && at > 0 && this.hits.has(box.name);
     pen.globalAlpha = at < this.focus ? 0.55 : this.hits && !hit ? 0.45 : 1;
@@ -265,7 +265,7 @@ export class FlameGraph {
     pen.globalAlpha = 1;
   }
 
-  /** @param {FlameBox} box @param {number} at @param {import("./theme.js").Look} look */
+  /** @param {FlameBox} box @param {number} at @param {import("../theme.js").Look} look */
   colour(box, at, look) {
     if (!this.compared) return at === 0 && this.view !== "sandwich" ? changeColour(look, 0) : frameColour(look, box.kind, box.name);
     const share = box.samples / this.total.samples, earlier = box.before / this.total.before;

@@ -113,7 +113,7 @@ export class TileCache {
   }
 
   /** Registers the tiles a lane or the overview needs; requested a little later, in one batch.
-   *  @param {string} owner @param {import("./source.js").LaneAbout} about @param {number} level @param {import("./axis.js").Span} span */
+   *  @param {string} owner @param {import("./source.js").LaneAbout} about @param {number} level @param {import("../axis.js").Span} span */
   want(owner, about, level, span) {
     const { start, end } = span, most = Math.min(about.most_tiles || 8, 8);
     const seconds = tileSeconds(level);
@@ -256,7 +256,7 @@ export class TileCache {
     this.later(0);
   }
 
-  /** Is all of a span here? @param {import("./source.js").LaneAbout} about @param {number} level @param {import("./axis.js").Span} span */
+  /** Is all of a span here? @param {import("./source.js").LaneAbout} about @param {number} level @param {import("../axis.js").Span} span */
   has(about, level, span) {
     const seconds = tileSeconds(level), end = Math.min(span.end, this.whole.end);
     for (let index = Math.floor(Math.max(span.start, this.whole.start) / seconds); index * seconds < end; index++) {

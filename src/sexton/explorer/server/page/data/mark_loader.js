@@ -2,29 +2,29 @@
 // Keeps the marks around the view; asks again when the view leaves them, or when so much was left
 // out that coming closer would show more. Those of the whole recording are requested once.
 
-import {covers} from "./axis.js";
+import {covers} from "../axis.js";
 
 const AGAIN_MS = 10_000;
 
 /** @typedef {{arrived: (marks: any[]) => void, all: (marks: any[]) => void, refused: (why: string) => void, wake: () => void}} MarkCallbacks */
 
 export class MarkLoader {
-  /** @param {any} source @param {import("./axis.js").Span} whole @param {MarkCallbacks} tell */
+  /** @param {any} source @param {import("../axis.js").Span} whole @param {MarkCallbacks} tell */
   constructor(source, whole, tell) {
     this.source = source;
     this.whole = whole;
     this.tell = tell;
-    /** @type {import("./axis.js").Span | null} */ this.span = null;
+    /** @type {import("../axis.js").Span | null} */ this.span = null;
     this.leftOut = 0;
     /** @type {AbortController | null} */ this.stop = null;
-    /** @type {import("./axis.js").Span | null} */ this.asking = null;
+    /** @type {import("../axis.js").Span | null} */ this.asking = null;
     /** @type {any[]} of the whole recording */ this.everything = [];
     /** Until when these are known. */ this.until = -Infinity;
     this.isAskingAll = false;
     this.retrying = 0;
   }
 
-  /** @param {import("./axis.js").Span} view */
+  /** @param {import("../axis.js").Span} view */
   ensure(view) {
     const length = view.end - view.start;
     const clipped = { start: Math.max(view.start, this.whole.start), end: Math.min(view.end, this.whole.end) };
@@ -36,7 +36,7 @@ export class MarkLoader {
     this.fetch(wanted);
   }
 
-  /** @param {import("./axis.js").Span} span */
+  /** @param {import("../axis.js").Span} span */
   async fetch(span) {
     this.stop?.abort();
     const stop = this.stop = new AbortController();

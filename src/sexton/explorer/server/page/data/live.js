@@ -2,11 +2,11 @@
 // Beside a recorder: follows its end, says so when it stops, notices when one begins again, and
 // takes in the lanes that have their first numbers.
 
-import {byId, clockText, spanText} from "./words.js";
-import {clampSpan} from "./axis.js";
-import {wireLane} from "./pointer.js";
-import {showProblems} from "./notice.js";
-import {inNaturalOrder} from "./state.js";
+import {byId, clockText, spanText} from "../words.js";
+import {clampSpan} from "../axis.js";
+import {wireLane} from "../pointer.js";
+import {showProblems} from "../notice.js";
+import {inNaturalOrder} from "../state.js";
 
 /** How often to check a recording without a recorder, and the age from which a verdict shows its time. */
 const WATCH_MS = 10_000, EXPLAIN_MS = 20_000, OLD_VERDICT = 30;
@@ -21,7 +21,7 @@ export function everySoOften(ask) {
 }
 
 export class LiveFollower {
-  /** @param {import("./explorer.js").Explorer} app */
+  /** @param {import("../explorer.js").Explorer} app */
   constructor(app) {
     this.app = app;
     /** @type {(() => void) | null} */ this.stop = null;

@@ -1,11 +1,11 @@
 // @ts-check
 // What one does to lanes: go from one to the next, fold them, put them in another order, pin and find them.
 
-import {byId} from "./words.js";
-import {openTable} from "./table.js";
+import {byId} from "../words.js";
+import {openTable} from "../table.js";
 
 export class LaneMoves {
-  /** @param {import("./explorer.js").Explorer} app */
+  /** @param {import("../explorer.js").Explorer} app */
   constructor(app) {
     this.app = app;
   }

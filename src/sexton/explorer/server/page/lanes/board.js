@@ -4,11 +4,11 @@
 
 import {LaneItem, rowOfCore} from "./lane_item.js";
 import {ReadingSheet} from "./readings.js";
-import {byId, shortened} from "./words.js";
-import {kindsOf} from "./lanes/marks.js";
-import {columnSeconds} from "./tiles.js";
-import {laneLevel} from "./lanes/pieces.js";
-import {searchNames} from "./search.js";
+import {byId, shortened} from "../words.js";
+import {kindsOf} from "./marks.js";
+import {columnSeconds} from "../data/tiles.js";
+import {laneLevel} from "./pieces.js";
+import {searchNames} from "../search.js";
 
 /** Milliseconds of a frame that may go into new pictures; a frame has sixteen, of which we want half. */
 const PAINT_MS = 3, MOST_MOVING = 2, MOST_AT_REST = 3;
@@ -20,8 +20,8 @@ function gutterWidth() {
 }
 
 export class LaneBoard {
-  /** @param {import("./source.js").RecordingAbout} recording @param {import("./state.js").PageState} state
-   *  @param {import("./tiles.js").TileCache} tiles @param {import("./theme.js").Look} look @param {() => void} wake */
+  /** @param {import("../data/source.js").RecordingAbout} recording @param {import("../state.js").PageState} state
+   *  @param {import("../data/tiles.js").TileCache} tiles @param {import("../theme.js").Look} look @param {() => void} wake */
   constructor(recording, state, tiles, look, wake) {
     this.state = state;
     this.tiles = tiles;
@@ -42,7 +42,7 @@ export class LaneBoard {
     this.place();
   }
 
-  /** @param {import("./source.js").LaneAbout} about @returns {LaneItem} */
+  /** @param {import("../data/source.js").LaneAbout} about @returns {LaneItem} */
   add(about) {
     const { recording, state, tiles, look } = this;
     const names = about.kind === "heat" && !(about.series || []).length ? Array.from({ length: recording.node.cores || 1 }, (_, at) => String(at))
@@ -132,7 +132,7 @@ export class LaneBoard {
     return new Set(ids);
   }
 
-  /** @param {import("./theme.js").Look} look */
+  /** @param {import("../theme.js").Look} look */
   relook(look) {
     this.look = look;
     for (const item of this.items.values()) {
@@ -215,7 +215,7 @@ export class LaneBoard {
     this.wake();
   }
 
-  /** One frame. @param {import("./axis.js").Span} view @param {boolean} moved since the last @returns {boolean} is there more to draw? */
+  /** One frame. @param {import("../axis.js").Span} view @param {boolean} moved since the last @returns {boolean} is there more to draw? */
   frame(view, moved) {
     const began = performance.now(), queue = [];
     for (const item of this.items.values()) {
@@ -234,7 +234,7 @@ export class LaneBoard {
     return at < queue.length;
   }
 
-  /** Is everything drawn that can be seen, with numbers rather than with the promise of some? @param {import("./axis.js").Span} view */
+  /** Is everything drawn that can be seen, with numbers rather than with the promise of some? @param {import("../axis.js").Span} view */
   isComplete(view) {
     for (const item of this.items.values()) {
       if (!item.isDrawn) continue;

@@ -3,12 +3,12 @@
 
 import {boxesOf, FlameGraph} from "./flame.js";
 import {FunctionList} from "./functions.js";
-import {FLAME_VIEWS} from "./state.js";
-import {byId, countText, element, fromToText, numberText, percentText, shortened, spanText} from "./words.js";
-import {coreName} from "./lanes/heat.js";
+import {FLAME_VIEWS} from "../state.js";
+import {byId, countText, element, fromToText, numberText, percentText, shortened, spanText} from "../words.js";
+import {coreName} from "../lanes/heat.js";
 
 export class SpanPanel {
-  /** @param {any} source @param {import("./state.js").PageState} state @param {() => void} wake */
+  /** @param {any} source @param {import("../state.js").PageState} state @param {() => void} wake */
   constructor(source, state, wake) {
     this.source = source;
     this.state = state;
@@ -128,11 +128,11 @@ export class SpanPanel {
     this.timer = window.setTimeout(() => { if (this.state.panel && this.state.select) this.ask(); }, 60);
   }
 
-  /** @returns {import("./source.js").FlameQuery} */
+  /** @returns {import("../data/source.js").FlameQuery} */
   query() {
     const { select, baseline, core, task, cgroup } = this.state;
-    const span = /** @type {import("./axis.js").Span} */ (select);
-    /** @type {import("./source.js").FlameQuery} */ const query = { from: span.start, to: span.end };
+    const span = /** @type {import("../axis.js").Span} */ (select);
+    /** @type {import("../data/source.js").FlameQuery} */ const query = { from: span.start, to: span.end };
     if (core !== null) query.cpu = core;
     if (task) query.task = task;
     if (cgroup) query.cgroup = cgroup;
@@ -173,7 +173,7 @@ export class SpanPanel {
     if (!stop.signal.aborted) byId("panelBody").removeAttribute("aria-busy");
   }
 
-  /** A quick partial result first, then the complete one. @param {import("./source.js").FlameQuery} query @param {AbortSignal} signal */
+  /** A quick partial result first, then the complete one. @param {import("../data/source.js").FlameQuery} query @param {AbortSignal} signal */
   async askFlame(query, signal) {
     const first = await this.source.flame({ ...query, quick: 1 }, signal);
     if (signal.aborted || this.chooseFunction(first)) return;

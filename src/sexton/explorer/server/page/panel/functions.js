@@ -1,8 +1,8 @@
 // @ts-check
 // The functions of a span as a table that can be searched; a click shows callers and callees of one.
 
-import {byId, countText, element, numberText, percentText} from "./words.js";
-import {searchNames} from "./search.js";
+import {byId, countText, element, numberText, percentText} from "../words.js";
+import {searchNames} from "../search.js";
 
 /** Rows on the page; all that are known are searched. */
 const MOST_LISTED = 200;

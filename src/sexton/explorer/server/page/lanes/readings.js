@@ -2,7 +2,7 @@
 // What the crosshair reads, beside the lanes. Drawn: thirty texts that change with every frame would
 // have the browser lay out and paint the page each time. Once it rests they are written down as text.
 
-import {byId} from "./words.js";
+import {byId} from "../words.js";
 
 const LEFT = 24, EDGE = 9, HEAD = 22, TITLE = 15, ROW_OF = 14, AT_REST = 120;
 /** Narrower than this the names beside the lanes leave little room; the colours of the series stay in sight. */
@@ -34,7 +34,7 @@ export class ReadingSheet {
     this.canvas.style.height = tall + "px";
   }
 
-  /** @param {import("./lane_item.js").LaneItem[]} items those that are seen @param {import("./theme.js").Look} look */
+  /** @param {import("./lane_item.js").LaneItem[]} items those that are seen @param {import("../theme.js").Look} look */
   draw(items, look) {
     const { pen, ratio } = this, isEmpty = !items.some((item) => item.heading || item.readings.some((entry) => entry.shown));
     window.clearTimeout(this.timer);

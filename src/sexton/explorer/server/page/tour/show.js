@@ -1,17 +1,17 @@
 // @ts-check
 // One step of a tour, onto the page.
 
-import {clampSpan} from "./axis.js";
+import {clampSpan} from "../axis.js";
 
 /** What is left out stays as it is, but for the span: without one it is the whole recording.
  *  @typedef {{from?: number, to?: number, open?: string[], tall?: string[], select?: [number, number] | null, focus?: string,
  *    link?: number | null, core?: string | number | null, flame?: boolean, grain?: number | null, plane?: "mean" | "peak"}} TourView */
 
-/** @param {import("./explorer.js").Explorer} app @param {TourView} view */
+/** @param {import("../explorer.js").Explorer} app @param {TourView} view */
 export function showStep(app, view) {
   const { state, whole, known } = app;
   app.look(clampSpan({ start: view.from ?? whole.start, end: view.to ?? whole.end }, whole), true);
-  /** @type {Partial<import("./state.js").PageState>} */ const next = {};
+  /** @type {Partial<import("../state.js").PageState>} */ const next = {};
   const { open, tall, select } = view;
   if (open) {
     const there = open.filter((id) => known.includes(id));

@@ -2,7 +2,7 @@
 // The explanation of a span: the cause chain from the root to the symptom, each link with its
 // evidence. Clicking a finding shows it in the lanes.
 
-import {byId, element, clockText, countText, fromToText, numberText} from "./words.js";
+import {byId, element, clockText, countText, fromToText, numberText} from "../words.js";
 
 /** @param {any} finding @param {string[]} lanes that exist @param {Record<string, string[]>} preferred lanes by detector @returns {string | null} */
 export function laneOfFinding(finding, lanes, preferred) {
@@ -29,12 +29,12 @@ export class ChainView {
     this.source = source;
     this.chosen = chosen;
     /** @type {{finding: any, link: any}[]} */ this.steps = [];
-    /** @type {import("./axis.js").Span | null} */ this.span = null;
+    /** @type {import("../axis.js").Span | null} */ this.span = null;
     /** @type {AbortController | null} */ this.stop = null;
     this.body = byId("chainBody");
   }
 
-  /** @param {import("./axis.js").Span} span @param {() => void} done @param {boolean} [quietly] keep the old explanation until the new one arrives */
+  /** @param {import("../axis.js").Span} span @param {() => void} done @param {boolean} [quietly] keep the old explanation until the new one arrives */
   async explain(span, done, quietly = false) {
     if (this.span && Math.abs(this.span.start - span.start) < 1e-3 && Math.abs(this.span.end - span.end) < 1e-3) return;
     this.span = span;
@@ -68,7 +68,7 @@ export class ChainView {
     if (place && place.textContent !== words) place.textContent = words;
   }
 
-  /** @param {any} diagnosis @param {import("./axis.js").Span} span */
+  /** @param {any} diagnosis @param {import("../axis.js").Span} span */
   show(diagnosis, span) {
     this.steps = stepsOf(diagnosis);
     // An HTML file has one explanation, of its whole span.
