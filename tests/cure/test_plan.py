@@ -18,16 +18,22 @@ from sexton.cure.remedies import remove_empty_cgroups
 from sexton.cure.remedies.remove_empty_cgroups import find_empty_cgroups
 from sexton.cure.units import UnitSnapshot, UnitStatus
 from sexton.cure.writer import LiveWriter
-from sexton.detect.detectors import crash_looping_unit
+from sexton.detect.detectors.cgroups import crash_looping_unit
 from sexton.detect.owners import Owner
 from sexton.errors import CommandError
 from sexton.host.host import open_host
 from sexton.model.audit import Need, Reason, Subject
-from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupResidual, OfflineMemcg
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.unit import ServiceManager, Unit
+from sexton.model.rows.cgroup import (
+    CgroupCensus,
+    CgroupDir,
+    CgroupEvent,
+    CgroupResidual,
+    OfflineMemcg,
+)
+from sexton.model.rows.unit import ServiceManager, Unit
 from sexton.reports.text.fix import plan_shell, plan_text
 from sexton.sources.procfs.node import Identity
 from tests.cure.test_apply import Calm

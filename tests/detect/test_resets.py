@@ -13,12 +13,12 @@ import pytest
 from sexton.cli.screen.load import nic_loads
 from sexton.cure import measures
 from sexton.detect import resets
-from sexton.detect.detectors import nic_resets
+from sexton.detect.detectors.network import nic_resets
 from sexton.explain import moments, occasions
 from sexton.explorer.tiles.view import View
-from sexton.model.event import KernelEvent
-from sexton.model.net import NetDevice, Nic, NicCounter
 from sexton.model.row import Row, fields_of
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import NetDevice, Nic, NicCounter
 from sexton.model.window import Batch, Window
 from sexton.record.triggers import Triggers
 from tests.support.log import PAUSED, RESET, events, log

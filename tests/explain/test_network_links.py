@@ -6,20 +6,19 @@ from typing import Any
 
 import pytest
 
-from sexton.explain.links import (
-    dropped_connections_kill_job,
+from sexton.explain.links.jobs import dropped_connections_kill_job, nic_reset_kills_job
+from sexton.explain.links.network import (
     flood_drops_packets,
     flood_starves_napi,
     full_conntrack_drops_connections,
     nic_reset_drops_connections,
-    nic_reset_kills_job,
     starved_napi_drops_connections,
 )
 from sexton.model.chain import Strength
-from sexton.model.cpu import SoftnetCpu
-from sexton.model.event import KernelEvent
-from sexton.model.net import NetDevice, Nic, TcpCounters
-from sexton.model.recorder import Mark
+from sexton.model.rows.cpu import SoftnetCpu
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import NetDevice, Nic, TcpCounters
+from sexton.model.rows.recorder import Mark
 from tests.explain.making import EMPTY, finding, told, window
 
 

@@ -28,15 +28,15 @@ from sexton.explorer.files.incident import page_data, saturated_in
 from sexton.explorer.lanes.restarts import Builder as Restarts
 from sexton.explorer.tiles.tables import TableColumns, TableSpan, number
 from sexton.explorer.tiles.view import View
-from sexton.model.cgroup import CgroupCensus
-from sexton.model.cpu import CoreTimes
-from sexton.model.event import KernelEvent
 from sexton.model.lane import COLUMNS, Marked, Strip
-from sexton.model.net import Nic
 from sexton.model.row import Row
-from sexton.model.softirq import SoftirqWait
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import Nic
+from sexton.model.rows.softirq import SoftirqWait
+from sexton.model.rows.unit import Unit
 from sexton.model.text import seconds as duration
-from sexton.model.unit import Unit
 from sexton.model.why import Subject
 from sexton.model.window import Window
 from sexton.record.triggers import Raised, Triggers

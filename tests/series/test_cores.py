@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.model.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes
 from sexton.model.window import Batch, Window
 from sexton.series.catalogue import CORE_STEAL
 from sexton.series.cores import CoreMeter, HeldSoFar, Hold, core_series

@@ -94,17 +94,17 @@ ALLOWED = {
         "edges[1] - edges[0]": "moments of readings",
         "later - earlier": "moments of deaths",
     },
-    "detect/detectors/cpu_pressure.py": {
+    "detect/detectors/cpu/cpu_pressure.py": {
         "covered[1] - covered[0]": "moments of readings",
         "span[1] - span[0]": "moments of readings",
     },
-    "detect/detectors/oom_kills.py": {
+    "detect/detectors/memory/oom_kills.py": {
         "ages[0] - ages[-1]": "moments of kills",
         "first - last": "moments of kills",
     },
-    "detect/detectors/page_fault_storm.py": {"edges[1] - edges[0]": "moments of readings"},
-    "detect/detectors/saturated_core.py": {"batches[1] - batches[0]": "moments of readings"},
-    "detect/detectors/tcp_loss.py": {
+    "detect/detectors/memory/page_fault_storm.py": {"edges[1] - edges[0]": "moments of readings"},
+    "detect/detectors/cpu/saturated_core.py": {"batches[1] - batches[0]": "moments of readings"},
+    "detect/detectors/network/tcp_loss.py": {
         "counted['aborts_on_timeout'] - counted['attempt_fails']": "steps of two counters",
         "counted['retransmitted_segments'] - counted['syn_retransmits']": "steps of two counters",
     },
@@ -127,7 +127,7 @@ ALLOWED = {
         "np.diff(kept, prepend=-2)": "places in an array",
         "right - left": "places in an array",
     },
-    "explain/links/starved_napi_drops_connections.py": {"last - first": "moments"},
+    "explain/links/network/starved_napi_drops_connections.py": {"last - first": "moments"},
     "explain/occasions.py": {
         "after - before": "moments of events",
         "b - a": "moments of events",

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.model.counters import delta
-from sexton.model.memory import VmCounter
+from sexton.model.rows.memory import VmCounter
 from sexton.model.window import Batch
 from sexton.series.steps import span, steps
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sexton.model.memory import VmCounter
+from sexton.model.rows.memory import VmCounter
 from sexton.model.window import Batch, Columns
 from sexton.replay.span import Span
 from sexton.replay.span_reader import SpanReader

@@ -11,7 +11,7 @@ from typing import Any
 
 from sexton.detect.leak import comparable_counts
 from sexton.detect.resets import in_window as resets_in
-from sexton.model.cgroup import CgroupCensus, CgroupThrottle
+from sexton.model.rows.cgroup import CgroupCensus, CgroupThrottle
 from sexton.model.window import Window
 from sexton.series import paging
 from sexton.series.cores import core_series

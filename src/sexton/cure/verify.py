@@ -19,9 +19,9 @@ from sexton.detect.growth import ENOUGH
 from sexton.detect.registry import Threshold
 from sexton.model.counters import change
 from sexton.model.plan import Plan
+from sexton.model.rows.unit import Unit
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
-from sexton.model.unit import Unit
 from sexton.model.window import Window
 from sexton.series.steps import slope
 

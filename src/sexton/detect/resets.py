@@ -24,8 +24,8 @@ import numpy as np
 from sexton.detect import kernel_log, nics
 from sexton.detect.kernel_log import Burst, Line
 from sexton.detect.registry import Threshold
-from sexton.model.event import KernelEvent
-from sexton.model.net import Nic
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import Nic
 from sexton.model.window import Window
 from sexton.series.rates import Floats
 from sexton.series.sums import known_sum

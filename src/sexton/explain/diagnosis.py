@@ -18,11 +18,11 @@ from sexton.explain.chains import find_chains, find_links, unexplained
 from sexton.explain.registry import rule_of
 from sexton.explain.story import tell
 from sexton.explain.weigh import coincide, contests
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link, Strength
 from sexton.model.diagnosis import Cost, Diagnosis, Step
 from sexton.model.finding import Finding, Verdict
-from sexton.model.net import Nic
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.net import Nic
 from sexton.model.text import printable
 from sexton.model.window import Window
 

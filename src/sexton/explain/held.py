@@ -33,7 +33,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from sexton.detect.detectors.saturated_core import BY_KIND
+from sexton.detect.detectors.cpu.saturated_core import BY_KIND
 from sexton.detect.families import (
     is_direct_reclaim,
     is_fault,
@@ -44,9 +44,9 @@ from sexton.detect.families import (
 )
 from sexton.detect.stacks import on_cores
 from sexton.explain.moments import together
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
+from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.window import Window
 from sexton.series.cores import core_series
 

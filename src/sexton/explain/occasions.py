@@ -24,17 +24,17 @@ from typing import NamedTuple
 
 from sexton.detect import kernel_log
 from sexton.detect.deaths import deaths
-from sexton.detect.detectors import saturated_core, soft_lockups
+from sexton.detect.detectors.cpu import saturated_core, soft_lockups
 from sexton.detect.kernel_log import Line
 from sexton.detect.resets import logged
 from sexton.detect.spread import median
 from sexton.explain.aligned.layout import LEAST_EVENTS, Plan
 from sexton.explain.subject import is_named
 from sexton.model.finding import Finding
-from sexton.model.recorder import Mark
-from sexton.model.stack import StackCount
+from sexton.model.rows.recorder import Mark
+from sexton.model.rows.stack import StackCount
+from sexton.model.rows.unit import RestartMark, Unit
 from sexton.model.text import printable, seconds, shorten
-from sexton.model.unit import RestartMark, Unit
 from sexton.model.why import Moment, Occasions, Subject
 from sexton.model.window import Window
 from sexton.series.restarts import restarts

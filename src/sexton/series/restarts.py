@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.model.counters import delta
-from sexton.model.unit import RestartMark, Unit
+from sexton.model.rows.unit import RestartMark, Unit
 from sexton.model.window import Columns, Key, Window
 from sexton.series.rates import F64, carried
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from sexton.model.counters import delta
-from sexton.model.node import Node
-from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import Row
+from sexton.model.rows.node import Node
+from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.settings import Settings
 from sexton.model.window import SourceState
 from sexton.store.annex import Annex

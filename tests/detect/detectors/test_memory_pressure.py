@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.detect.detectors.memory_pressure import detect
+from sexton.detect.detectors.memory.memory_pressure import detect
 from sexton.model.finding import Severity, Verdict
-from sexton.model.memory import Pressure, VmCounter
+from sexton.model.rows.memory import Pressure, VmCounter
 from sexton.model.window import SourceState, Window
 from tests.support.memory import KSWAPD, RECLAIM, Machine, sample
 from tests.support.windows import EPOCH, make_window

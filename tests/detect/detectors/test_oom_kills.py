@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.oom_kills import detect
+from sexton.detect.detectors.memory.oom_kills import detect
 from sexton.detect.oom import kills
-from sexton.model.cgroup import CgroupMemory
 from sexton.model.finding import Severity, Verdict
-from sexton.model.memory import VmCounter
+from sexton.model.rows.cgroup import CgroupMemory
+from sexton.model.rows.memory import VmCounter
 from tests.support.log import events, log
 from tests.support.windows import make_window
 

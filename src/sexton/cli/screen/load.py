@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from sexton.detect import resets
-from sexton.detect.detectors.saturated_core import KERNEL_SHARE
+from sexton.detect.detectors.cpu.saturated_core import KERNEL_SHARE
 from sexton.detect.nics import physical
-from sexton.model.cpu import CoreTimes
-from sexton.model.net import NetDevice
-from sexton.model.task import Process, Thread
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.net import NetDevice
+from sexton.model.rows.task import Process, Thread
 from sexton.model.window import Window, columns_of
 from sexton.series.cores import PARTS, from_columns
 from sexton.series.steps import Step, steps

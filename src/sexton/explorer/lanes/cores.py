@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
+from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE
 from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, places, put_at
 from sexton.explorer.tiles.lines import Line, Lines, PyramidLane, known_mean
 from sexton.explorer.tiles.pyramid import HEAT, Array, Pyramid
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableSpan, clock
-from sexton.model.cpu import CoreTimes
 from sexton.model.lane import Marked, Table
+from sexton.model.rows.cpu import CoreTimes
 from sexton.model.text import count
 from sexton.model.window import Window
 from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER, CORE_WAIT

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sexton.detect.detectors import saturated_core
+from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.registry import detector_of, title_of
 from sexton.errors import CommandError
 from sexton.explain.moments import clock

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sexton.model.counters import wrapped
-from sexton.model.cpu import SoftirqCount
+from sexton.model.rows.cpu import SoftirqCount
 
 #: Not included in `run_time_ns`, per run: the tracepoint's call, and the measuring itself.
 CALL_NS, MEASURING_NS = 60, 130

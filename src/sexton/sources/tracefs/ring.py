@@ -38,7 +38,7 @@ from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import LiveFiles, exists, failure
 from sexton.model.counters import moved
-from sexton.model.trace import RingState, TraceEvent
+from sexton.model.rows.trace import RingState, TraceEvent
 from sexton.sources.tracefs.instance import DEFAULT_MOUNT, Instance
 
 PATH = "/sys/kernel/tracing/instances/sexton-*/per_cpu/cpu*/trace"

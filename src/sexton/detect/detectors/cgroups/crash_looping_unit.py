@@ -1,0 +1,409 @@
+"""A systemd unit dies and is restarted, again and again.
+
+**What is seen.** Per service: automatic restarts in the window and since boot (`NRestarts`, with a
+new baseline wherever it went down), whether it waits for its next start right now
+(`activating (auto-restart)`, which `systemctl --failed` does not list), and its period: restart
+delay plus the time it ran.
+
+**Why it hurts.** Each start creates a cgroup and each death may leave a dying memory cgroup: one
+every 10 s is 60,000 a week. systemd gives up only after 5 starts within 10 s; a unit that waits 2 s
+or more between them never reaches that limit and goes on forever.
+
+**What would make it wrong.** `NRestarts` ignores restarts by hand and is cleared by
+``systemctl reset-failed``, so a loop may be older than it says. A unit that ends with status 0 and
+is restarted may be a job that is meant to run in a loop; the summary says so. Whether anything here
+needs the unit cannot be known from its restarts, and is not claimed. A container that its agent
+recreates shows no restart at all: see *cgroup_churn*.
+
+**Check by hand.** ``systemctl list-units --state=activating``, then
+``systemctl show -p NRestarts,RestartUSec,ExecMainStatus UNIT`` twice, and
+``journalctl -u UNIT -n 50`` for the reason.
+
+**What to do.** Find out why it dies and fix that. If nothing on the node uses it: ``systemctl
+disable --now UNIT`` and ``systemctl mask UNIT``. Never do that to units a node cannot run without
+(kubelet, containerd, kube-proxy, sshd, network, storage, node-exporter): those are marked
+*protected*, and have to be fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from shlex import quote
+from typing import NamedTuple
+
+from sexton.detect.protected import protected
+from sexton.detect.registry import (
+    Advice,
+    Stage,
+    Threshold,
+    detector,
+    missing,
+    not_applicable,
+    unknown,
+)
+from sexton.model.diagnosis import Step
+from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
+from sexton.model.text import count, printable, seconds
+from sexton.model.window import Window
+from sexton.series.restarts import RestartCount, restarts
+
+NAME = "crash_looping_unit"
+
+AGAIN = Threshold(
+    "again", 2, "restarts in the window", "one may be an upgrade or a transient fault"
+)
+WAITING = Threshold(
+    "waiting", 3, "restarts so far", "and waiting for the next: the third time is a loop"
+)
+STEADY = Threshold(
+    "steady", 20, "restarts so far", "and still restarting, by the mean time between restarts"
+)
+RARELY = Threshold("rarely", 3600, "s between restarts", "less than one an hour is not a loop")
+ENDLESS = Threshold("endless", 100, "restarts so far", "this does not end by itself")
+LIMIT = Threshold(
+    "start limit", 10, "s for 5 starts", "systemd's default: StartLimitBurst=5 in 10 s"
+)
+SEEN = Threshold(
+    "seen",
+    5,
+    "restarts in the window",
+    "enough to measure its period; below that its settings are used",
+)
+_STARTS = 5
+#: With these a unit that ended cleanly would not have been started again.
+_ONLY_AFTER_FAULTS = frozenset({"on-failure", "on-abnormal", "on-abort", "on-watchdog"})
+_MOST = 8
+_ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT, SEEN)
+
+
+class _Loop(NamedTuple):
+    """One unit that restarts; `recent` in the window, `total` since boot or the last clearing.
+
+    `ended` is the last reading between an end and the next start, one with a fault before others:
+    from a start on, systemd says status 0 and success, whatever the end before it was, and its
+    properties are read one by one, so that a start may fall between them.
+    """
+
+    unit: Unit
+    recent: int
+    total: int
+    rebased: bool
+    ended: Unit | None
+    observed_s: float | None
+
+    @property
+    def delay_s(self) -> float | None:
+        delay = self.unit.restart_delay_us
+        return None if delay is None else delay / 1e6
+
+    @property
+    def run_s(self) -> float | None:
+        """How long its last whole run took."""
+        if self.ended is None:
+            return None
+        return ((self.ended.main_exit_us or 0) - (self.ended.main_start_us or 0)) / 1e6
+
+    @property
+    def period_s(self) -> float | None:
+        """As it was seen where that is enough to go by, else what its settings come to."""
+        if self.observed_s is not None and self.recent >= SEEN.value:
+            return self.observed_s
+        if self.delay_s is not None and self.run_s is not None:
+            return self.delay_s + self.run_s
+        return self.observed_s
+
+    @property
+    def never_trips(self) -> bool:
+        """Does its period keep it from ever reaching systemd's start limit?"""
+        pace = self.period_s or self.delay_s
+        return pace is not None and pace * _STARTS > LIMIT.value
+
+    @property
+    def clean(self) -> bool:
+        """Was it seen to end without a fault?"""
+        if self.unit.restart_policy in _ONLY_AFTER_FAULTS:
+            return False
+        return self.ended is not None and _without_fault(self.ended)
+
+    @property
+    def severity(self) -> Severity:
+        lasting = self.total >= ENDLESS.value or (self.total >= STEADY.value and self.never_trips)
+        return Severity.CRITICAL if lasting and not self.clean else Severity.WARNING
+
+
+def _stop(finding: Finding, _window: Window) -> list[Step]:
+    """Read its log, then stop it; units that a node cannot run without are never stopped."""
+    steps = []
+    for unit in finding.entities.get("unit", ())[:3]:
+        log = Step(f"journalctl -u {quote(unit)} -n 50", f"why {unit} dies", "none: reads the log")
+        if (needed_for := protected(unit)) is not None:
+            steps.append(Step(log.do, f"{log.why}; do not disable it: {needed_for}", log.risk))
+            continue
+        steps.append(log)
+        steps.append(
+            Step(
+                f"systemctl disable --now {quote(unit)} && systemctl mask {quote(unit)}",
+                "if nothing here uses it: stops the source; undo with unmask and enable",
+                "anything that depends on it loses it",
+            )
+        )
+    return steps
+
+
+@detector(
+    needs=(ServiceManager,),
+    thresholds=_ALL,
+    title="crash-looping unit",
+    story="A unit crashes and restarts",
+    lanes=("restarts", "memcgs"),
+    about=("unit", "cgroup"),
+    answers={"unit": 1},
+    essential=4,
+    advice=Advice(Stage.STOP, _stop),
+    events=("restart",),
+    treated_by_plan=True,
+)
+def detect(window: Window) -> Finding:
+    """Every unit in a loop, the one with the most restarts first."""
+    manager = next(iter(window.latest(ServiceManager) or ()), None)
+    if manager is None or manager.name != "systemd":
+        who = f"PID 1 is {manager.name}" if manager is not None else "none answered"
+        return not_applicable(NAME, f"no service manager here restarts units ({who})")
+    if not window.read(Unit):
+        state = window.why_missing(Unit)
+        return unknown(NAME, "systemd answered, but its units were not read", (missing(state),))
+    counts = restarts(window)
+    marks = _journal(window)
+    states = list(window.changes(Unit))
+    ended = _ended(states)
+    rows = {unit.name: unit for unit in states}
+    rows |= {name: _unlisted(name) for name, mark in marks.items() if mark[0] and name not in rows}
+    if rows and not counts and not window.read(RestartMark):
+        state = window.why_missing(RestartMark)
+        text = "systemd before 235 does not count restarts, and no journal was read"
+        return unknown(NAME, text, (missing(state),))
+    seen = [
+        _Loop(
+            unit,
+            max(counts[name].count if name in counts else 0, marks.get(name, (0, 0))[0]),
+            max(counts[name].since_boot if name in counts else 0, marks.get(name, (0, 0))[1]),
+            counts[name].rebased if name in counts else False,
+            ended.get(name),
+            _observed_s(counts.get(name)),
+        )
+        for name, unit in rows.items()
+    ]
+    loops = sorted(
+        (loop for loop in seen if _is_loop(loop, window)),
+        key=lambda loop: (-loop.severity.rank, -loop.total, loop.unit.name),
+    )
+    return _looping(window, loops) if loops else _calm(seen)
+
+
+def _journal(window: Window) -> dict[str, tuple[int, int]]:
+    """Per unit: restarts in the journal in the window, and its last counter."""
+    found: dict[str, tuple[int, int]] = {}
+    for mark in sorted(window.all(RestartMark) or (), key=lambda restart_mark: restart_mark.wall_s):
+        recent, _ = found.get(mark.unit, (0, 0))
+        found[mark.unit] = (recent + (window.start <= mark.wall_s <= window.end), mark.counter)
+    return found
+
+
+def _unlisted(name: str) -> Unit:
+    """A unit that restarted while we watched by the journal alone: the list of units was cut."""
+    return Unit(
+        name, load_state="", active_state="", sub_state="", file_state=None, restarts=None,
+        restart_policy=None, restart_delay_us=None, main_start_us=None, main_exit_us=None,
+        active_enter_us=None, result=None, exit_status=None, cgroup=None, cgroup_origin="",
+    )  # fmt: skip
+
+
+def _ended(states: Sequence[Unit]) -> dict[str, Unit]:
+    """Per unit, the last reading that saw a whole run of it, one that failed if there is any."""
+    whole = [
+        unit
+        for unit in states
+        if unit.main_start_us and unit.main_exit_us and unit.main_exit_us >= unit.main_start_us
+    ]
+    failed = {unit.name: unit for unit in whole if not _without_fault(unit)}
+    return {unit.name: unit for unit in whole} | failed
+
+
+def _without_fault(unit: Unit) -> bool:
+    return unit.exit_status == 0 and unit.result in (None, "success")
+
+
+def _observed_s(counted: RestartCount | None) -> float | None:
+    if counted is None or counted.count < AGAIN.value or counted.seconds <= 0:
+        return None
+    return counted.seconds / counted.count
+
+
+def _is_loop(loop: _Loop, window: Window) -> bool:
+    if loop.recent >= AGAIN.value:
+        return True
+    waits = loop.unit.active_state == "activating" and "auto-restart" in loop.unit.sub_state
+    if (waits or loop.recent) and loop.total >= WAITING.value:
+        return True
+    return loop.total >= STEADY.value and _still_at_it(loop, window)
+
+
+def _still_at_it(loop: _Loop, window: Window) -> bool:
+    """Did its last start come when the mean time between restarts would have it, and was it not
+    stopped or given up on since?"""
+    if loop.unit.sub_state in ("dead", "failed"):
+        return False
+    started = (loop.unit.main_start_us or 0) / 1e6
+    age = window.end_mono - started
+    mean = window.end_mono / loop.total
+    return bool(started) and 0 <= age <= 2 * mean and mean <= RARELY.value
+
+
+def _looping(window: Window, loops: list[_Loop]) -> Finding:
+    worst = loops[0]
+    others = f" (and {count(len(loops) - 1, 'more unit')})" if len(loops) > 1 else ""
+    evidence = []
+    for loop in loops[:_MOST]:
+        evidence += _evidence(loop)
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        max((loop.severity for loop in loops), key=lambda severity: severity.rank),
+        f"{worst.unit.name}{_pace(worst)}, {_times(worst)}{_end(worst)}{others}",
+        entities={
+            "unit": tuple(loop.unit.name for loop in loops),
+            "cgroup": tuple(loop.unit.cgroup for loop in loops if loop.unit.cgroup),
+        },
+        start=window.start,
+        end=window.end,
+        evidence=tuple(evidence),
+    )
+
+
+def _pace(loop: _Loop) -> str:
+    return f" restarts every {seconds(loop.period_s)}" if loop.period_s else " restarts"
+
+
+def _times(loop: _Loop) -> str:
+    return f"{count(loop.total, 'time')} so far, {loop.recent:,} in this window"
+
+
+def _end(loop: _Loop) -> str:
+    if loop.clean:
+        return ", ending cleanly each time"
+    status = loop.ended.exit_status if loop.ended is not None else None
+    return f", exit status {status}" if status else ""
+
+
+def _evidence(loop: _Loop) -> list[Evidence]:
+    unit = loop.unit
+    why = protected(unit.name)
+    evidence = [
+        Evidence(
+            f"restarts of {unit.name}",
+            f"{loop.total:,} so far, {loop.recent:,} in this window"
+            + (" (counter cleared meanwhile)" if loop.rebased else ""),
+            "0",
+            "restarts",
+            f"systemd NRestarts; {unit.active_state} ({unit.sub_state})"
+            if unit.active_state
+            else "restart counter in the journal; systemd did not list the unit",
+            float(loop.total),
+            "it is meant to run in a loop" if loop.clean else "it is being deployed right now",
+        )
+    ]
+    if loop.clean:
+        evidence.append(
+            Evidence(
+                _exit_of(unit.name),
+                "status 0, result success",
+                "not restarted after it",
+                "exit status",
+                "systemd ExecMainStatus, Result",
+                0.0,
+                "runs that were not seen ended with a fault",
+            )
+        )
+    if loop.period_s is not None:
+        made = ""
+        delay, ran = loop.delay_s, loop.run_s
+        if delay is not None and ran is not None and loop.period_s == delay + ran:
+            made = f" = RestartSec {seconds(delay)} + run {seconds(ran)}"
+        evidence.append(
+            Evidence(
+                f"period of {unit.name}",
+                f"{seconds(loop.period_s)}{made}",
+                "none",
+                "s",
+                "systemd RestartUSec, ExecMain timestamps" if made else "systemd NRestarts, twice",
+                loop.period_s,
+                "its runs differ in length",
+            )
+        )
+    if loop.never_trips:
+        evidence.append(
+            Evidence(
+                f"start limit of {unit.name}",
+                f"never trips: {_STARTS} starts take"
+                f" {seconds(_STARTS * (loop.period_s or loop.delay_s or 0))}",
+                f"{_STARTS} starts in {LIMIT.value:.0f} s end a loop",
+                "s",
+                "systemd RestartUSec against the default start limit",
+                _STARTS * (loop.period_s or loop.delay_s or 0),
+                "the unit sets its own start limit",
+            )
+        )
+    if why is not None:
+        evidence.append(
+            Evidence(
+                f"{unit.name} is protected",
+                f"fix it, never disable it: {why}",
+                "runs",
+                "advice",
+                "Sexton's list of units a node cannot run without",
+                wrong_if="it is another program of that name, or this node does not need it",
+            )
+        )
+    return evidence
+
+
+def exits_cleanly(finding: Finding, unit: str) -> bool:
+    """Was this unit of the finding seen to end without a fault?"""
+    return any(evidence.what == _exit_of(unit) for evidence in finding.evidence)
+
+
+def _exit_of(unit: str) -> str:
+    return printable(f"clean exit of {unit}")
+
+
+def _calm(seen: list[_Loop]) -> Finding:
+    most = max(seen, key=lambda loop: loop.total, default=None)
+    gave_up = [loop.unit.name for loop in seen if loop.unit.result == "start-limit-hit"]
+    text = f"{count(len(seen), 'service')}, none in a restart loop"
+    if most is not None and most.total:
+        text += f"; most restarts {most.unit.name} {most.total:,}"
+    evidence = [
+        Evidence(
+            "most restarts of a unit" + (f", {most.unit.name}" if most else ""),
+            f"{most.total if most else 0:,}",
+            "0, or a few",
+            "restarts",
+            "systemd NRestarts",
+            float(most.total if most else 0),
+            "the counter was cleared by reset-failed",
+        )
+    ]
+    if gave_up:
+        evidence.append(
+            Evidence(
+                "units that systemd gave up on",
+                ", ".join(sorted(gave_up)[:_MOST]),
+                "none",
+                "units",
+                "systemd Result=start-limit-hit",
+                float(len(gave_up)),
+                "the fault is old: reset-failed was never run",
+            )
+        )
+    return Finding(NAME, Verdict.ABSENT, Severity.INFO, text, evidence=tuple(evidence))

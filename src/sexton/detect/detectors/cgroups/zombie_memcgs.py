@@ -1,0 +1,437 @@
+"""Dying memory cgroups pile up: removed, and still held by the memory charged to them.
+
+**What is seen.** How many memory cgroups the kernel still holds after their directories are gone,
+against the live ones; how many died in the window without being released (tracefs), the growth
+between two counts, and the average since boot, each labelled; their owners, and how many have
+no known owner; and two limits: the 16-bit memcg ID limit where it applies, and the count at which
+one walk takes 5 s of a core. A leak that goes on is judged by its pace as well, however few there
+are now: one that reaches 1,000 within a day is a warning, within an hour it is critical. It must be
+proven: traced deaths of one kind that are not released, or growth in every part of the window.
+These are not zombie processes: no `ps` shows them and no signal reaches them.
+
+**Why it hurts.** Each costs up to some hundred KB, and whatever walks all memory cgroups (old
+statistics files, reclaim in their parent) takes longer with each. At about 70,000 such a walk held
+one core for the 5 s after which a network driver resets its device.
+
+**What would make it wrong.** Some hundreds are ordinary: they hold page cache and are freed when
+memory is needed. Directories that came and went while counting look like a few zombies. A destroy
+backlog after many removals drains by itself within a minute; the summary says so, and it is not a
+problem. In a cgroup namespace the node's count is not available.
+
+**Check by hand.** v1: ``grep memory /proc/cgroups`` (third column) minus
+``find /sys/fs/cgroup/memory -type d | wc -l``. v2: ``nr_dying_descendants`` in
+``/sys/fs/cgroup/cgroup.stat``.
+
+**What to do.** Stop their source (see *crash_looping_unit*, *cgroup_churn*), then reclaim on
+the parent that owns them (``memory.force_empty`` on v1, ``memory.reclaim`` on v2), and count
+again. Those held by tmpfs files go when the files are deleted; a reboot frees the rest.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+from time import gmtime, strftime
+
+from sexton.detect.ceilings import COST_LIMIT, ID_LIMIT, ceilings
+from sexton.detect.deaths import GRACE, Deaths, deaths
+from sexton.detect.growth import DRAIN, ENOUGH, Growth, growth, pace
+from sexton.detect.leak import AT_ONCE, SETTLED, SOON, TOO_MANY, Leak, leak
+from sexton.detect.owners import LEDGER, LISTED, TRACED, TRACED_BEFORE, UPPER_BOUND, Owner, owners
+from sexton.detect.registry import Advice, Stage, Threshold, detector, missing
+from sexton.model.chain import Strength
+from sexton.model.diagnosis import Step
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
+from sexton.model.text import count, printable, seconds, size
+from sexton.model.window import Window
+
+NAME = "zombie_memcgs"
+
+NORMAL = Threshold("normal", 50, "dying", "a quiet node has a few dozen, held by page cache")
+MANY = Threshold(
+    "many", 500, "dying", "half of the 1,000 at which the incident's image gate now fails a build"
+)
+RATIO = Threshold(
+    "ratio",
+    2,
+    "times the live ones",
+    "the incident's lesson: alert at a small multiple of the live set",
+)
+PLENTY = Threshold(
+    "plenty", 5_000, "dying", "at any ratio, a walk at 0.07 ms each takes a third of a second"
+)
+GRAVE = Threshold(
+    "grave", 10_000, "dying", "0.7 s of a core per read of numa_stat before 5.8, 2 s per reclaim"
+)
+GRAVE_RATIO = Threshold(
+    "grave ratio",
+    10,
+    "times the live ones",
+    "a node that really runs thousands is not sick because of it",
+)
+#: Owners with a smaller part of the dead are left to `sexton zombies`.
+SHARE = Threshold("share", 5, "% of the dead", "an owner of so few did not cause the problem")
+
+HOST_VIEW = (
+    "sudo sexton diagnose  # on the node; in a pod with hostPID: nsenter -t 1 -C -m sexton diagnose"
+)
+#: The whole tree is in sight, and the kernel still does not say how many are dead.
+DEATHS_ONLY = "sudo sexton zombies --watch counts deaths from now on; counting again may help"
+_MOST = 8
+_ALL = (NORMAL, MANY, RATIO, PLENTY, GRAVE, GRAVE_RATIO, SHARE)
+
+
+def _free(_finding: Finding, window: Window) -> list[Step]:
+    census = window.latest(CgroupCensus)
+    if not census or census[0].mount_point is None:
+        return []
+    known = [owner for owner in owners(window) if owner.strength is not Strength.POSSIBLE]
+    path = known[0].path if known else "/"
+    parent = f"{census[0].mount_point.rstrip('/')}{path.rstrip('/')}"
+    if path == "/":
+        return [
+            Step(
+                "sudo sexton zombies --watch",
+                "names their owners as they die; stop those, then reclaim on their parent",
+                "none: follows events",
+            )
+        ]
+    if census[0].version == 2:
+        command = f"echo 64M > {quote(printable(parent + '/memory.reclaim'))}"
+        risk = "evicts cache of live siblings too; needs 5.19 or later; repeat while it frees"
+    else:
+        order = f"echo 0 > {quote(printable(parent + '/memory.force_empty'))}"
+        command = f"timeout 5 sh -c {quote(order)}"
+        risk = (
+            "reclaims live siblings' cache too; some 0.3 ms of one core per zombie it cannot free"
+        )
+    what = f"once the source is stopped: frees zombies held by page cache under {printable(path)}"
+    what += " (those held by files on tmpfs go when the files are deleted)"
+    return [Step(command, what, risk)]
+
+
+@detector(
+    needs=(CgroupCensus,),
+    thresholds=(
+        *_ALL,
+        GRACE,
+        ENOUGH,
+        DRAIN,
+        TOO_MANY,
+        SOON,
+        AT_ONCE,
+        SETTLED,
+        ID_LIMIT,
+        COST_LIMIT,
+    ),
+    title="zombie memcgs",
+    story="Removed memory cgroups stayed in memory",
+    lanes=("memcgs", "cores"),
+    about=("cgroup", "unit"),
+    answers={"cgroup": 1, "unit": 3},
+    essential=1,
+    advice=Advice(Stage.FREE, _free),
+    events=(NAME,),
+    treated_by_plan=True,
+)
+def detect(window: Window) -> Finding:
+    """The last count that could be made, judged against the live set."""
+    census = _census(window)
+    if census is None or census.dying is None:
+        return _cannot_tell(census)
+    moved = growth(window)
+    traced = deaths(window)
+    going_on = leak(window)
+    judged = (_severity(census.dying, census.live), going_on.severity if going_on else None)
+    severity = max((grade for grade in judged if grade), key=lambda grade: grade.rank, default=None)
+    evidence = [_counted(census), *_rates(window, census, moved, traced)]
+    evidence += _leaking(window, going_on)
+    if severity is None:
+        return _few(census, evidence, moved)
+    every = owners(window)
+    found = _chosen(every, census.dying)
+    named = [owner.dying or 0 for owner in every if owner.names is not None]
+    nameless = max(census.dying - sum(named), 0) if any(named) else 0
+    evidence += ceilings(census, window.latest(WalkCost) or (), pace(moved, traced))
+    evidence += [_owned(owner) for owner in found]
+    evidence += [_not_named(nameless, census.dying)] if nameless else []
+    lacking = [] if any(owner.names for owner in found) else _names_missing(window)
+    if census.scope != "node":
+        lacking.append(Missing(census.reason or "the node's count", HOST_VIEW))
+    fresh = len(traced.unreleased) if traced is not None else 0
+    draining = moved is not None and moved.draining and fresh < ENOUGH.value
+    exact = (owner.exact for owner in found)
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.INFO if draining else severity,
+        _summary(census, (found, nameless), moved, draining=draining) + _arrival(going_on),
+        entities={
+            "cgroup": tuple(
+                dict.fromkeys([*(owner.path for owner in found), *(path for path in exact if path)])
+            ),
+            "unit": tuple(dict.fromkeys(owner.unit for owner in found if owner.unit)),
+        },
+        start=window.start,
+        end=window.end,
+        evidence=tuple(evidence),
+        missing=tuple(lacking),
+    )
+
+
+def _census(window: Window) -> CgroupCensus | None:
+    """The last count that could be made, else the last row, which says why not."""
+    rows = [row for batch in window.batches(CgroupCensus) or () for row in batch.rows[:1]]
+    counted = [row for row in rows if row.dying is not None]
+    return next(reversed(counted or rows), None)
+
+
+def _cannot_tell(census: CgroupCensus | None) -> Finding:
+    why = (census.reason if census else None) or "the memory cgroups could not be counted"
+    evidence: tuple[Evidence, ...] = ()
+    if census is not None and census.live is not None:
+        evidence = (
+            Evidence(
+                "live memory cgroups seen from here",
+                f"{census.live:,}",
+                "any number",
+                "directories",
+                census.mount_point or census.method,
+                float(census.live),
+                "only a subtree is mounted here",
+            ),
+        )
+    return Finding(
+        NAME,
+        Verdict.UNKNOWN,
+        Severity.INFO,
+        f"dying memory cgroups cannot be counted from here: {why}",
+        evidence=evidence,
+        missing=(Missing("the number of dying memory cgroups on the node", _remedy(census)),),
+    )
+
+
+def _remedy(census: CgroupCensus | None) -> str:
+    """What would give the count: another place to look from, or another way to count."""
+    whole = census is not None and census.scope == "node" and census.mount_point is not None
+    return DEATHS_ONLY if whole else HOST_VIEW
+
+
+def _severity(dying: int, live: int | None) -> Severity | None:
+    """`None` where it is healthy; without the live count only the absolute limit counts."""
+    times = None if live is None else dying / max(live, 1)
+    if dying >= GRAVE.value and times is not None and times >= GRAVE_RATIO.value:
+        return Severity.CRITICAL
+    if dying >= PLENTY.value:
+        return Severity.WARNING
+    if dying >= MANY.value and times is not None and times >= RATIO.value:
+        return Severity.WARNING
+    return None
+
+
+def _where(census: CgroupCensus) -> str:
+    return "" if census.scope == "node" else " in this subtree"
+
+
+def _few(census: CgroupCensus, evidence: list[Evidence], moved: Growth | None) -> Finding:
+    number = f"{census.dying:,} dying / {_live(census)} memory cgroups{_where(census)}"
+    if moved is not None and moved.by >= ENOUGH.value:
+        number += f", {moved.by:+,} in {seconds(moved.seconds)}"
+    if census.scope == "node":
+        return Finding(NAME, Verdict.ABSENT, Severity.INFO, number, evidence=tuple(evidence))
+    # A clean subtree says nothing of the node it is a part of.
+    return Finding(
+        NAME,
+        Verdict.UNKNOWN,
+        Severity.INFO,
+        f"{number}; the node's count cannot be seen from here",
+        evidence=tuple(evidence),
+        missing=(Missing(census.reason or "the node's count", HOST_VIEW),),
+    )
+
+
+def _live(census: CgroupCensus) -> str:
+    return "unknown live" if census.live is None else f"{census.live:,} live"
+
+
+def _counted(census: CgroupCensus) -> Evidence:
+    times = "" if census.live is None else f", {(census.dying or 0) / max(census.live, 1):.1f} x"
+    return Evidence(
+        f"dying memory cgroups{_where(census)}",
+        f"{census.dying:,} against {_live(census)}{times}",
+        f"< {NORMAL.value:.0f}",
+        "memory cgroups",
+        census.method,
+        float(census.dying or 0),
+        "directories came and went while they were counted",
+    )
+
+
+def _leaking(window: Window, going_on: Leak | None) -> list[Evidence]:
+    if going_on is None:
+        return []
+    value = f"{going_on.number:,} in {seconds(going_on.seconds)}, {going_on.per_hour:,.0f} an hour"
+    value += f" by {going_on.shown}" if going_on.shown else ""
+    if going_on.arrives_s > 0:
+        when = strftime("%H:%M:%S", gmtime(window.end + going_on.arrives_s))
+        value += f"; {TOO_MANY.value:,.0f} dying in {seconds(going_on.arrives_s)}, at {when} UTC"
+    return [
+        Evidence(
+            "pace of the leak",
+            value,
+            "0",
+            "memory cgroups an hour",
+            going_on.method,
+            going_on.per_hour,
+            "page cache holds them, and they are freed as soon as memory is needed",
+            outlook=True,
+        )
+    ]
+
+
+def _arrival(going_on: Leak | None) -> str:
+    if going_on is None or going_on.severity is None or not going_on.arrives_s:
+        return ""
+    soon = going_on.arrives_s < 60
+    when = "within a minute" if soon else f"in {seconds(going_on.arrives_s)} at this pace"
+    return f"; leaking, {TOO_MANY.value:,.0f} {when}"
+
+
+def _rates(
+    window: Window, census: CgroupCensus, moved: Growth | None, traced: Deaths | None
+) -> list[Evidence]:
+    """Growth by each available method, under its own name."""
+    rates = []
+    if moved is not None:
+        drained = moved.drained_in_s
+        ending = "" if drained is None else f": draining by itself, empty in {seconds(drained)}"
+        rates.append(
+            Evidence(
+                "net growth in this window",
+                f"{moved.by:+,} in {seconds(moved.seconds)}{ending}",
+                "about 0",
+                "memory cgroups",
+                f"{census.method}, twice",
+                float(moved.by),
+                "the window is short compared with the pace of creation and removal",
+                outlook=True,
+            )
+        )
+    if traced is not None:
+        rates.append(_traced(traced))
+    uptime = window.node.uptime_s if window.node else None
+    if uptime and census.scope == "node":
+        average = (census.dying or 0) * 3600 / uptime
+        rates.append(
+            Evidence(
+                "average since boot",
+                f"{average:,.{0 if average >= 10 else 1}f} an hour over {seconds(uptime)}",
+                "about 0",
+                "memory cgroups an hour",
+                f"{census.method}, /proc/uptime",
+                average,
+                "they came in bursts, or some were freed meanwhile; not a forecast",
+                outlook=True,
+            )
+        )
+    return rates
+
+
+def _traced(traced: Deaths) -> Evidence:
+    value = f"{len(traced.unreleased):,} of {count(len(traced.all), 'death')}"
+    value += f" in {seconds(traced.seconds)}"
+    if traced.pending:
+        value += f", {len(traced.pending):,} more not yet released"
+    if traced.lost:
+        value += f", {traced.lost:,} events lost"
+    return Evidence(
+        "removed but not freed in this window",
+        value,
+        "0",
+        "memory cgroups",
+        "tracefs cgroup_rmdir, cgroup_release",
+        float(len(traced.unreleased)),
+        "the trace buffer lost releases, or page cache holds them only for a while",
+    )
+
+
+def _chosen(every: tuple[Owner, ...], dying: int) -> list[Owner]:
+    """Those who made the heap; where nobody's dead could be counted, those with the most bytes."""
+    counted = [
+        owner
+        for owner in every
+        # One traced while it happened matters, however many older ones there are.
+        if owner.dying is not None
+        and (owner.dying * 100 >= SHARE.value * dying or TRACED in owner.method)
+    ]
+    return counted[:_MOST] or [owner for owner in every if owner.dying is None][:_MOST]
+
+
+def _owned(owner: Owner) -> Evidence:
+    parts = [] if owner.dying is None else [count(owner.dying, "zombie")]
+    if owner.bytes is not None:
+        parts.append(f"{size(owner.bytes)} held")
+    whose = f", {owner.unit}" if owner.unit and owner.unit not in owner.shown else ""
+    return Evidence(
+        f"left under {owner.shown}{whose}",
+        f"{' · '.join(parts)} ({owner.strength})",
+        "0",
+        "memory cgroups" if owner.dying is not None else "bytes",
+        owner.method,
+        float(owner.bytes or 0 if owner.dying is None else owner.dying),
+        "another directory with the same name was there before",
+    )
+
+
+def _not_named(nameless: int, dying: int) -> Evidence:
+    return Evidence(
+        "of them, origin unknown",
+        f"{nameless:,} of {dying:,}",
+        "0",
+        "memory cgroups",
+        f"none of: {TRACED}; {LISTED}; {LEDGER}",
+        float(nameless),
+        "they died before tracing began, and may belong to the owners above",
+    )
+
+
+def _names_missing(window: Window) -> list[Missing]:
+    """Nobody could be named: what would have named them."""
+    lacking = [
+        missing(window.why_missing(kind))
+        for kind in (CgroupEvent, OfflineMemcg)
+        if not window.read(kind)
+    ]
+    if lacking:
+        return lacking
+    return [Missing("their owner: nothing died while watching", "sexton zombies --watch")]
+
+
+def _summary(
+    census: CgroupCensus, whose: tuple[list[Owner], int], moved: Growth | None, *, draining: bool
+) -> str:
+    found, nameless = whose
+    text = f"{census.dying:,} dying memory cgroups{_where(census)} (not zombie processes)"
+    text += f", {_live(census)}"
+    if draining and moved is not None:
+        return f"{text}; draining by itself, {-moved.last_step_percent_s:.0f} % a second"
+    named = next((owner for owner in found if owner.dying is not None), None)
+    if named is not None:
+        # Restarts show how many there should be, not which ones they are.
+        seen = any(method in named.method for method in (TRACED, TRACED_BEFORE, LISTED))
+        about = "about " if LEDGER in named.method and not seen else ""
+        text += f", {about}{named.dying:,} of them left under {named.shown}"
+        if named.names is not None and nameless * 100 >= SHARE.value * (census.dying or 0):
+            text += f" ({nameless:,} more, origin unknown)"
+    elif found:
+        # Bytes do not show who left the most: name them all, up to a line's length.
+        text += f", memory still charged to them is under {' · '.join(map(_holding, found[:3]))}"
+        text += f" and {len(found) - 3} more" if len(found) > 3 else ""
+    if moved is not None and moved.by >= ENOUGH.value:
+        text += f", {moved.by:+,} in {seconds(moved.seconds)}"
+    return text
+
+
+def _holding(owner: Owner) -> str:
+    most = "at most " if UPPER_BOUND in owner.method else ""
+    return f"{owner.path} ({most}{size(owner.bytes or 0)})"

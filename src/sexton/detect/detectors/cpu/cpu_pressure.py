@@ -1,0 +1,535 @@
+"""Far more tasks are ready to run than the node has cores, and they wait for each other.
+
+**What is seen.** Tasks that are ready to run beyond the number of cores (`procs_running` in
+`/proc/stat`, else the waiting time in `/proc/schedstat`), on average over ten seconds and more,
+while the cores have nothing left to give. Beside it pressure stall information
+(`/proc/pressure/cpu`), and by name: which cgroups and processes used the time, and which were ready
+and got little of it (`cpu.pressure` of each cgroup on v2). A node can be so short of CPU time that
+Sexton itself reads nothing for ten seconds: then the counters before and after show it.
+
+**Why it hurts.** With four tasks waiting per core each gets a fifth of it: a heartbeat, a health
+check or a barrier that needs 0.2 s takes a second, and one slow rank holds up a whole job.
+
+**What would make it wrong.** A node that is full on purpose is no problem: a batch job with a
+worker per core, or a build with some more, stays below the limit however high its PSI is. A build
+with ``-j`` many times the cores is reported: to its neighbours it is starvation. Tasks at a low
+priority (``nice``) count too, though they delay nothing. Tasks throttled by their cgroup's quota
+are not short of cores: see `quota_throttling`; that is why idle cores rule it out. One core that is
+crowded by pinned tasks while others are idle is `contended_core`. `procs_running` is a sample: the
+mean of ten is good to a task or so.
+
+**Check by hand.** ``vmstat 1`` (column r against the number of cores), ``cat /proc/pressure/cpu``
+twice, ``pidstat -u 1 5`` or ``systemd-cgtop -c``.
+
+**What to do.** Give the neighbour that takes the time a smaller weight (``systemctl set-property
+UNIT CPUWeight=20``), a quota, fewer threads, or a node of its own. A runtime that counts the node's
+cores starts that many workers in every container.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from shlex import quote
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.runs import CLOSE_S
+from sexton.detect.stems import split, unit_of
+from sexton.model.diagnosis import Step
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cgroup import CgroupCpu
+from sexton.model.rows.cpu import CoreTimes, ReadyTasks
+from sexton.model.rows.memory import Pressure
+from sexton.model.rows.task import Process
+from sexton.model.text import count
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+from sexton.series.catalogue import PRESSURE
+from sexton.series.cores import CoreSeries, core_series
+from sexton.series.load import Stretch, Waiting, across, high, highest, lapses, waiting
+from sexton.series.meter import series
+from sexton.series.rates import SLACK, Born, steps_of
+from sexton.series.steps import steps
+
+NAME = "cpu_pressure"
+
+CROWDED = Threshold(
+    "crowded", 4, "waiting tasks per core", "each gets a fifth of a core; builds stay below"
+)
+GRAVE = Threshold("grave", 8, "waiting tasks per core", "a second of work takes nine")
+LASTING = Threshold("lasting", 10, "s", "a parallel start or a burst of requests is over by then")
+BRIEF = Threshold(
+    "brief", 3, "s", "a shorter run may just catch a burst; above the grave limit this is enough"
+)
+FULL = Threshold(
+    "full", 90, "% of all cores busy", "where cores are idle, tasks wait for something else"
+)
+STALLED = Threshold("stalled", 90, "% some", "only noted: PSI does not count the waiting tasks")
+NOISY = Threshold("noisy", 50, "% of the time used", "whatever takes most of the CPU time is named")
+READY = Threshold(
+    "ready", 50, "% of the readings", "a task that is runnable so often and hardly runs is waiting"
+)
+_ALL = (CROWDED, GRAVE, LASTING, BRIEF, FULL, STALLED, NOISY, READY)
+_SHOWN = 3
+#: Fewer readings of processes do not show who waits.
+_READINGS = 3
+#: Of a core; a task that got more than this did not starve.
+_LITTLE = 25.0
+
+
+class _User(NamedTuple):
+    """Who used CPU time: `percent` of one core, and its part of all that was used."""
+
+    name: str
+    percent: float
+    share: float
+    cgroup: str | None = None
+    unit: str | None = None
+    number: int = 1
+
+
+class _Task(NamedTuple):
+    name: str
+    comm: str
+    percent: float
+    ready: float
+
+
+def _ruled_out(window: Window) -> str:
+    return "" if waiting(window) is None else "CPU starvation"
+
+
+def _look(finding: Finding, _window: Window) -> list[Step]:
+    units = finding.entities.get("unit", ())
+    found = [Step("ps -eo pcpu,ni,pid,comm --sort -pcpu | head", "who uses the cores", READS)]
+    if units:
+        found.append(
+            Step(
+                f"systemctl set-property --runtime {quote(units[0])} CPUWeight=20",
+                "lowers its CPU weight; undo with CPUWeight=100",
+                f"{units[0]} becomes slower while others have work",
+            )
+        )
+    return found
+
+
+@detector(
+    needs=(CoreTimes,),
+    thresholds=_ALL,
+    title="CPU starvation",
+    story="Tasks waited for a core",
+    lanes=("run_queue", "pressure", "cores"),
+    about=("core", "task", "unit", "cgroup"),
+    answers={"core": 5, "task": 5, "unit": 6, "cgroup": 6},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, _look),
+)
+def detect(window: Window) -> Finding:
+    """The stretch in which most tasks waited, and who took the time."""
+    cores = core_series(window)
+    found = waiting(window)
+    stalls = _stalls(window)
+    if cores is None or np.isnan(cores.system).all():
+        lacking = Missing("two readings of /proc/stat", "sexton diagnose --seconds 10")
+        return unknown(NAME, "one reading does not show who waited", (lacking,))
+    watched = float(cores.end[-1] - cores.start[0])
+    short = watched < LASTING.value * SLACK
+    lasting = watched if short else LASTING.value
+    if found is not None:
+        limit = GRAVE if short else CROWDED
+        crowded = high(found.start, found.end, found.tasks, limit.value, lasting)
+    elif stalls is not None:
+        crowded = [] if short else high(*stalls, STALLED.value, lasting)
+    else:
+        uncounted = tuple(missing(window.why_missing(kind)) for kind in (ReadyTasks, Pressure))
+        return unknown(NAME, "nothing counts the tasks that wait for a core", uncounted)
+    full = [stretch for stretch in crowded if stretch.seconds >= BRIEF.value * SLACK]
+    full = [stretch for stretch in full if _busy(cores, stretch) >= FULL.value]
+    if not full:
+        lost = lapses(window, STALLED.value, LASTING.value)
+        if lost:
+            return _unread(window, max(lost, key=lambda lapse: lapse.seconds), cores)
+        calm = _calm(cores, found, stalls)
+        return _too_short(watched, calm, found) if short else calm
+    worst = max(full, key=lambda stretch: stretch.mean * stretch.seconds)
+    return _starved(window, worst, cores, found)
+
+
+def _stalls(window: Window) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Start, end and per cent of PSI's "some", by step."""
+    read = series(window, PRESSURE._replace(wanted=lambda key: key == ("cpu", "some")))
+    if read is None or not len(read.values):
+        return None
+    return read.start, read.end, np.minimum(read.values[0], 100.0)
+
+
+def _busy(cores: CoreSeries, over: Stretch) -> float:
+    """Of all cores, in per cent of the time: working, or taken by the hypervisor."""
+    shares = cores.over(over.start, over.end).values()
+    known = [min(share.busy + share.wait, 100.0) for share in shares]
+    return sum(known) / len(known) if known else 0.0
+
+
+def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting | None) -> Finding:
+    shares = cores.over(worst.start, worst.end)
+    span = (worst.start, min(worst.end, worst.start + CLOSE_S))
+    tasks = _tasks(window, span)
+    users = max(_cgroups(window, span), _programs(tasks), key=_accounted)
+    noisy = next((user for user in users if user.share >= NOISY.value), None)
+    waiters = _waiters(tasks, noisy)
+    severity = Severity.INFO
+    if found is not None:
+        lasts = worst.seconds >= LASTING.value * SLACK
+        severity = Severity.CRITICAL if worst.mean >= GRAVE.value and lasts else Severity.WARNING
+    evidence = [_how_many(worst, found), *_psi(window, worst), _full(worst, cores)]
+    evidence += [_used(user) for user in users[:_SHOWN]]
+    evidence += [_stood(window, span, pair) for pair in _stalled(window, span)[:_SHOWN]]
+    evidence += [_waited(waiter) for waiter in waiters[:_SHOWN]]
+    top = sorted(tasks, key=lambda task: -task.percent)[:_SHOWN]
+    units = [user.unit for user in users[:1] if user.unit is not None]
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        severity,
+        _summary(worst, len(shares), found, users),
+        entities={
+            "core": tuple(str(core) for core in sorted(shares)),
+            "task": tuple(dict.fromkeys(task.name for task in (*top, *waiters[:_SHOWN]))),
+            "unit": tuple(units),
+            "cgroup": tuple(user.cgroup for user in users[:1] if user.cgroup is not None),
+        },
+        start=window.wall(worst.start),
+        end=window.wall(worst.end),
+        evidence=tuple(evidence),
+        missing=() if window.read(Process) else (missing(window.why_missing(Process)),),
+    )
+
+
+def _unread(window: Window, lapse: Stretch, cores: CoreSeries) -> Finding:
+    """Sexton itself got no time to read, while tasks waited for a core."""
+    used, covered = across(window, CgroupCpu, "used_us", lapse)
+    users = _users({str(key[0]): amount for key, amount in used.items()}, covered)
+    words = f"nothing could be read for {duration(lapse.seconds)}, while tasks waited for a core"
+    words += f" {lapse.mean:.0f} % of the time"
+    if users:
+        words += f"; {users[0].name} took {users[0].share:.0f} % of the CPU time"
+    silent = Evidence(
+        "time without a reading",
+        duration(lapse.seconds),
+        "< 2 s",
+        "between two readings of one recorder",
+        "/proc/pressure/cpu",
+        round(lapse.seconds, 2),
+        "Sexton was stopped, or waited for a disk",
+    )
+    units = [user.unit for user in users[:1] if user.unit is not None]
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.WARNING,
+        words,
+        entities={
+            "core": tuple(str(core) for core in sorted(cores.cores)),
+            "unit": tuple(units),
+            "cgroup": tuple(user.cgroup for user in users[:1] if user.cgroup is not None),
+        },
+        start=window.wall(lapse.start),
+        end=window.wall(lapse.end),
+        evidence=(
+            silent,
+            _some(lapse.mean, duration(lapse.seconds)),
+            *(_used(user) for user in users[:_SHOWN]),
+        ),
+    )
+
+
+def _too_short(watched: float, calm: Finding, found: Waiting | None) -> Finding:
+    """Many waited, for as long as was watched: whether it lasts is not known."""
+    if found is None or not any(
+        (evidence.number or 0) >= CROWDED.value for evidence in calm.evidence[:1]
+    ):
+        return calm
+    if (calm.evidence[-1].number or 0) < FULL.value:
+        return calm
+    lacking = Missing(f"a look of {duration(LASTING.value)}", "sexton diagnose --seconds 10")
+    return unknown(
+        NAME, f"{calm.summary}; {duration(watched)} is too short to show that it lasts", (lacking,)
+    )
+
+
+def _summary(worst: Stretch, cores: int, found: Waiting | None, users: Sequence[_User]) -> str:
+    words = f"tasks waited for a core {worst.mean:.0f} % of the time"
+    if found is not None:
+        number = worst.mean * cores
+        words = f"{number:.0f} tasks waited for {count(cores, 'core')}"
+    words += f", for {duration(worst.seconds)}"
+    if found is None:
+        words += "; how many is unknown"
+    if users:
+        most = users[0]
+        many = f" ({most.number} processes)" if most.number > 1 else ""
+        words += f"; {most.name}{many} took {most.share:.0f} % of the CPU time"
+    return words
+
+
+def _accounted(users: Sequence[_User]) -> float:
+    """How much of the time is accounted for: cgroups, unless only some of them could be read."""
+    return min(sum(user.share for user in users), 50.0) if users else -1.0
+
+
+def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
+    """Processes over a span: what they used, and in how many readings they were ready."""
+    read = window.between(Process, *span) if window.read(Process) else ()
+    used: dict[tuple[int, int], float] = defaultdict(float)
+    spent: dict[tuple[int, int], float] = defaultdict(float)
+    for _, step in steps(read, lambda row: (row.pid, row.start_ms)):
+        task = (step.after.pid, step.after.start_ms)
+        used[task] += ((step.delta("user_ms") or 0) + (step.delta("system_ms") or 0)) / 10
+        spent[task] += step.seconds
+    ready: dict[tuple[int, int], int] = defaultdict(int)
+    names: dict[tuple[int, int], str] = {}
+    for batch in read:
+        for row in batch.rows:
+            names[row.pid, row.start_ms] = row.comm
+            ready[row.pid, row.start_ms] += row.state == "R"
+    enough = len(read) >= _READINGS
+    return [
+        _Task(
+            f"{names[task]}[{task[0]}]",
+            names[task],
+            amount / spent[task],
+            100 * ready[task] / len(read) if enough else 0.0,
+        )
+        for task, amount in used.items()
+        if spent[task] > 0
+    ]
+
+
+def _programs(tasks: Sequence[_Task]) -> list[_User]:
+    """By name: a neighbour with many workers is one neighbour."""
+    total = sum(task.percent for task in tasks)
+    by_name: dict[str, list[_Task]] = defaultdict(list)
+    for task in tasks:
+        if task.percent > 0:
+            by_name[task.comm].append(task)
+    made = []
+    for comm, mine in by_name.items():
+        percent = sum(task.percent for task in mine)
+        name = comm if len(mine) > 1 else mine[0].name
+        made.append(_User(name, percent, 100 * percent / total, number=len(mine)))
+    return sorted(made, key=lambda part: -part.percent)
+
+
+def _cgroups(window: Window, span: tuple[float, float]) -> list[_User]:
+    """Units, and cgroups that are in none, by the time they used; none where that is not read."""
+    used, covered = _moved(window, span, "used_us")
+    return _users(used, covered, _inside(window, covered, _total(used)))
+
+
+def _total(used: Mapping[str, float]) -> float:
+    return sum(amount for path, amount in used.items() if split(path)[0] == "/")
+
+
+def _users(
+    used: Mapping[str, float], covered: tuple[float, float], inside: float = 1.0
+) -> list[_User]:
+    """`inside` is the part of all CPU time that these cgroups used."""
+    total, seconds = _total(used), covered[1] - covered[0]
+    if not total or seconds <= 0:
+        return []
+    by_name: dict[str, float] = defaultdict(float)
+    places: dict[str, str] = {}
+    for path in _leaves(used):
+        name = unit_of(path) or path
+        by_name[name] += used[path]
+        places.setdefault(name, path)
+    made = [
+        _User(
+            name,
+            amount / seconds / 1e4,
+            min(100 * amount / total, 100.0) * inside,
+            places[name],
+            unit_of(places[name]),
+        )
+        for name, amount in by_name.items()
+    ]
+    return sorted((part for part in made if part.percent >= 1), key=lambda part: -part.percent)
+
+
+def _inside(window: Window, span: tuple[float, float], total_us: float) -> float:
+    """The part of the node's CPU time that cgroups below the root used."""
+    cores = core_series(window)
+    if cores is None:
+        return 1.0
+    seconds = sum(shares.busy / 100 * shares.given_s for shares in cores.over(*span).values())
+    return min(total_us / 1e6 / seconds, 1.0) if seconds > 0 else 1.0
+
+
+def _moved(
+    window: Window, span: tuple[float, float], field: str
+) -> tuple[Mapping[str, float], tuple[float, float]]:
+    """By cgroup, what a counter moved by around a span, and from when to when that was.
+
+    A cgroup that is new since the reading before has counted from zero.
+    """
+    cores = core_series(window)
+    born = Born("used_us", 1e6 * len(cores.cores)) if cores is not None else None
+    found = window.keep(
+        "cgroup cpu", lambda: steps_of(window.columns(CgroupCpu, ("used_us", "waited_us")), born)
+    )
+    touching = np.flatnonzero((found.start < span[1]) & (found.end > span[0]))
+    if not len(touching):
+        return {}, (0.0, 0.0)
+    moved = found.moved[field][:, touching]
+    known = ~np.isnan(moved).all(axis=1)
+    sums = np.nansum(moved, axis=1)
+    made = {str(found.things[row][0]): float(sums[row]) for row in np.flatnonzero(known).tolist()}
+    return made, (float(found.start[touching[0]]), float(found.end[touching[-1]]))
+
+
+def _leaves(paths: Mapping[str, float]) -> list[str]:
+    parents = {split(path)[0] for path in paths}
+    return [path for path in paths if path not in parents]
+
+
+def _stalled(window: Window, span: tuple[float, float]) -> list[tuple[str, float]]:
+    """Cgroups in which tasks waited (v2), per cent of the time, the worst first."""
+    waits, covered = _moved(window, span, "waited_us")
+    spent = covered[1] - covered[0]
+    if spent <= 0:
+        return []
+    found = [(path, min(waits[path] / spent / 1e4, 100.0)) for path in _leaves(waits)]
+    return sorted((pair for pair in found if pair[1] >= READY.value), key=lambda pair: -pair[1])
+
+
+def _waiters(tasks: Sequence[_Task], noisy: _User | None) -> list[_Task]:
+    """Processes that were ready and hardly ran; not the neighbour's own."""
+    found = [
+        task
+        for task in tasks
+        if task.ready >= READY.value
+        and task.percent <= _LITTLE
+        and (noisy is None or noisy.name != task.comm)
+    ]
+    return sorted(found, key=lambda task: (-task.ready, task.percent))
+
+
+def _calm(
+    cores: CoreSeries,
+    found: Waiting | None,
+    stalls: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
+) -> Finding:
+    whole = Stretch(float(cores.start[0]), float(cores.end[-1]), 0.0)
+    busy = _busy(cores, whole)
+    evidence = [_evidence_of_busy(busy, duration(whole.seconds))]
+    words = ""
+    if found is not None:
+        most = highest(found.start, found.end, found.tasks, LASTING.value) or 0.0
+        words = f"at most {most:.1f} tasks per core waited"
+        long = min(LASTING.value, whole.seconds)
+        evidence.insert(0, _how_many(Stretch(0.0, long, most), found))
+    elif stalls is not None:
+        most = highest(*stalls, LASTING.value) or 0.0
+        words = f"tasks waited for a core at most {most:.0f} % of {duration(LASTING.value)}"
+        evidence.insert(0, _some(most, duration(LASTING.value)))
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"{words}; cores {busy:.0f} % busy",
+        evidence=tuple(evidence),
+    )
+
+
+def _how_many(worst: Stretch, found: Waiting | None) -> Evidence:
+    if found is None:
+        return _some(worst.mean, duration(worst.seconds))
+    return Evidence(
+        "tasks waiting, per core",
+        f"{worst.mean:.1f}",
+        f"< {CROWDED.value:.0f}",
+        f"tasks per core, mean over {duration(worst.seconds)}",
+        found.source,
+        round(worst.mean, 2),  # a recording keeps less than all digits
+        "they have low priority and delay nothing else",
+    )
+
+
+def _some(share: float, when: str) -> Evidence:
+    return Evidence(
+        "time in which some task waited",
+        f"{share:.0f} %",
+        f"< {STALLED.value:.0f} %",
+        f"% of {when}",
+        "/proc/pressure/cpu",
+        round(share, 2),
+        "one task more than cores makes 100 %, and tasks stopped by a quota count as waiting",
+    )
+
+
+def _psi(window: Window, worst: Stretch) -> list[Evidence]:
+    stalls = _stalls(window)
+    if stalls is None:
+        return []
+    start, end, share = stalls
+    inside = (start >= worst.start - 1) & (end <= worst.end + 1) & ~np.isnan(share)
+    if not inside.any():
+        return []
+    return [_some(float(share[inside].mean()), duration(worst.seconds))]
+
+
+def _full(worst: Stretch, cores: CoreSeries) -> Evidence:
+    return _evidence_of_busy(_busy(cores, worst), duration(worst.seconds))
+
+
+def _evidence_of_busy(busy: float, when: str) -> Evidence:
+    return Evidence(
+        "all cores busy",
+        f"{busy:.0f} %",
+        f"< {FULL.value:.0f} %",
+        f"% of all cores over {when}",
+        "/proc/stat",
+        busy,
+        "a batch job is meant to use them all",
+    )
+
+
+def _used(user: _User) -> Evidence:
+    many = f", {user.number} processes" if user.number > 1 else ""
+    return Evidence(
+        f"CPU time of {user.name}{many}",
+        f"{user.share:.0f} %",
+        f"< {NOISY.value:.0f} %",
+        "% of the CPU time used",
+        "cpuacct.usage, cpu.stat" if user.cgroup else "/proc/PID/stat",
+        user.share,
+        "it is what this node is for",
+    )
+
+
+def _stood(window: Window, span: tuple[float, float], stalled: tuple[str, float]) -> Evidence:
+    path, share = stalled
+    return Evidence(
+        f"{path} waited",
+        f"{share:.0f} %",
+        f"< {READY.value:.0f} %",
+        f"% of {duration(min(span[1] - span[0], window.seconds))}, at least one of its tasks",
+        "cpu.pressure",
+        share,
+        "its own tasks wait for each other",
+    )
+
+
+def _waited(task: _Task) -> Evidence:
+    return Evidence(
+        f"{task.name} got",
+        f"{task.percent:.0f} % of a core",
+        "as much as it needs",
+        f"% of a core; runnable in {task.ready:.0f} % of the readings",
+        "/proc/PID/stat",
+        task.percent,
+        "it was runnable only at sampling times",
+    )

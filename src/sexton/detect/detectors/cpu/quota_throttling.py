@@ -1,0 +1,348 @@
+"""A cgroup runs into its CPU quota and is stopped until its next period begins.
+
+**What is seen.** Per cgroup with a quota (`cpu.stat`): the share of its periods that were throttled
+(`nr_throttled` of `nr_periods`, 100 ms each by default), and its throttled time summed over cores,
+in the worst stretch of up to 30 s. Reported with its unit.
+
+**Why it hurts.** All its threads stop for the rest of every throttled period, including those that
+hold a lock or answer a heartbeat: a job that waits for it seems to hang while the node's cores are
+idle. This distinguishes it from a burnt core: no core is at 100 % system time, and nothing outside
+that cgroup waits.
+
+**What would make it wrong.** Quotas are set on purpose, and a batch job may be throttled all day by
+design. A few throttled periods are normal, and so are many while a program starts: these are absent
+or *info*. Throttled time is summed over cores, so with many threads it exceeds wall time; compare
+the share of periods instead. Counters restart when a cgroup is recreated. A cgroup that lived for
+less than the interval between two readings is judged by its counters since the previous reading;
+one that was removed before its second reading cannot have been throttled for long. A parent's quota
+throttles its children, and only the parent counts it.
+
+**Check by hand.** ``cat /sys/fs/cgroup/PATH/cpu.stat`` twice (v1: ``/sys/fs/cgroup/cpu/PATH``) and
+``cpu.max`` (v1: ``cpu.cfs_quota_us``); ``systemctl show -p CPUQuotaPerSecUSec UNIT``.
+
+**What to do.** Raise or remove the limit (``systemctl set-property UNIT CPUQuota=``, a pod's
+``resources.limits.cpu``), or give it fewer threads: a runtime that counts the node's 96 cores
+starts 96 workers on a quota of two. Reclaim and page faults do not cause throttling; if they
+rise together, they have a common cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from shlex import quote
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.detect.counters import moved
+from sexton.detect.registry import (
+    READS,
+    Advice,
+    Stage,
+    Threshold,
+    detector,
+    not_applicable,
+    unknown,
+)
+from sexton.detect.stalls import SHORTAGE
+from sexton.detect.stems import unit_of
+from sexton.model.diagnosis import Step
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cgroup import CgroupThrottle, Mount
+from sexton.model.rows.unit import Unit
+from sexton.model.text import count, printable
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+from sexton.series.rates import SLACK, Born, Stepper, Steps, runs, steps_of, stretches, sums
+
+NAME = "quota_throttling"
+
+OFTEN = Threshold(
+    "often", 10, "throttled periods in a stretch", "one second in total; fewer are not noticed"
+)
+NOTED = Threshold(
+    "noted", 10, "% of its periods", "below this only the slowest requests take longer"
+)
+MOSTLY = Threshold(
+    "mostly", 50, "% of its periods", "from here on it is throttled more often than not"
+)
+STOPPED = Threshold(
+    "stopped",
+    25,
+    "% of the time, its cores together",
+    "a sidecar that wakes up, bursts and is throttled waits far less",
+)
+LASTING = Threshold("lasting", 10, "s in a row", "a starting program is throttled for some seconds")
+STRETCH = Threshold(
+    "stretch", 30, "s", "longer than a program start, short enough not to average throttling away"
+)
+_COUNTERS = ("periods", "throttled", "throttled_us")
+#: Cgroups that are looked at closely: those stopped longest.
+_MOST = 50
+#: Stretches of each that are weighed one by one.
+_WEIGHED = 50
+_SHOWN = 8
+#: The kernel's default, and by far the commonest.
+_PERIOD_S = 0.1
+
+
+class _Stretch(NamedTuple):
+    """One cgroup over neighbouring readings."""
+
+    path: str
+    start: float
+    end: float
+    periods: int
+    throttled: int
+    stopped_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    @property
+    def share(self) -> float:
+        """Of the periods in which it ran, in per cent."""
+        return 100 * self.throttled / self.periods if self.periods else 0.0
+
+    @property
+    def stopped(self) -> float:
+        """Of the time, in per cent; more than 100 where it was stopped on several cores."""
+        return 100 * self.stopped_s / self.seconds
+
+    @property
+    def is_noted(self) -> bool:
+        return self.throttled >= OFTEN.value and self.share >= NOTED.value
+
+    @property
+    def hurts(self) -> bool:
+        lasts = self.seconds >= LASTING.value * SLACK
+        return lasts and self.share >= MOSTLY.value and self.stopped >= STOPPED.value
+
+
+def _ruled_out(window: Window) -> str:
+    counters = moved(window, CgroupThrottle, "throttled")
+    if counters is None:
+        return ""
+    throttled = {thing: counter["throttled"] for thing, counter in counters.items()}
+    worst = max(throttled, key=lambda thing: throttled[thing], default=None)
+    if worst is None or not throttled[worst]:
+        return "CPU quota"
+    return f"CPU quota ({printable(str(worst[0]))} throttled {throttled[worst]:,.0f} times)"
+
+
+def _look(finding: Finding, window: Window) -> list[Step]:
+    units = finding.entities.get("unit", ())
+    why = "how much CPU it may use; raise the quota, or run fewer threads"
+    if units:
+        return [Step(f"systemctl show -p CPUQuotaPerSecUSec {quote(units[0])}", why, READS)]
+    path = next(iter(finding.entities.get("cgroup", ())), "")
+    first = [mount for mount in window.latest(Mount) or () if "cpu" in mount.super_options]
+    if first:
+        top = min((mount.mount_point for mount in first), key=len)
+        return [Step(f"cat {quote(printable(f'{top}{path}/cpu.cfs_quota_us'))}", why, READS)]
+    return [Step(f"cat {quote(f'/sys/fs/cgroup{path}/cpu.max')}", why, READS)]
+
+
+@detector(
+    needs=(CgroupThrottle,),
+    thresholds=(OFTEN, NOTED, MOSTLY, STOPPED, LASTING, STRETCH),
+    title="CPU quota throttling",
+    story="A cgroup ran out of its CPU quota",
+    lanes=("cores",),
+    about=("cgroup", "unit"),
+    answers={"unit": 4, "cgroup": 4},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, _look),
+    rises_with=SHORTAGE,
+)
+def detect(window: Window) -> Finding:
+    """Who is stopped by its quota, the one that is stopped longest first."""
+    if not window.row_count(CgroupThrottle):
+        return not_applicable(NAME, "no cgroup here has run under a CPU quota")
+    worst = list(_worst_of_each(window))
+    if not worst:
+        return _seen_once(window)
+    noted = sorted(
+        (stretch for stretch in worst if stretch.is_noted),
+        key=lambda stretch: (not stretch.hurts, -stretch.stopped, stretch.path),
+    )
+    if not noted:
+        return _free(window, worst)
+    return _throttled(window, noted, _around(_moved(window, {noted[0].path}), noted[0]))
+
+
+def _moved(window: Window, paths: Collection[str] | None = None) -> Steps:
+    """What cgroups counted between neighbouring readings, from their birth on where that was seen.
+
+    One that has counted more than can have been since had a quota before, that was taken from it
+    and given back.
+    """
+    read = window.columns(
+        CgroupThrottle, _COUNTERS, None if paths is None else lambda key: key[0] in paths
+    )
+    return steps_of(read, Born("periods", 1 / _PERIOD_S))
+
+
+def _worst_of_each(window: Window) -> Iterator[_Stretch]:
+    """Of every cgroup the stretch that hurts most, or in which it was stopped longest.
+
+    Hours of many cgroups are gone through piece by piece, and only those stopped longest as a
+    whole.
+    """
+    stopped: dict[str, float] = {}
+    stepper = Stepper(Born("periods", 1 / _PERIOD_S))
+    for piece in window.columns(CgroupThrottle, _COUNTERS):
+        steps = stepper.add(piece)
+        known = ~np.isnan(steps.moved["periods"])
+        total = np.nansum(steps.moved["throttled_us"], axis=1)
+        for row in np.flatnonzero(known.any(axis=1)).tolist():
+            path = str(steps.things[row][0])
+            stopped[path] = stopped.get(path, 0.0) + float(total[row])
+    longest = sorted(stopped, key=lambda path: (-stopped[path], path))[:_MOST]
+    moved = _moved(window, frozenset(longest))
+    for row, thing in enumerate(moved.things):
+        yield _worst(moved, row, str(thing[0]))
+
+
+def _worst(moved: Steps, row: int, path: str) -> _Stretch:
+    # A counter that went back is of a cgroup made anew under the same path: it counts nothing.
+    known = ~np.isnan(np.stack([array[row] for array in moved.moved.values()])).all(axis=0)
+    start, end = moved.start[known], moved.end[known]
+    first = stretches(start, end, STRETCH.value)
+    periods, throttled, stopped_us = (
+        sums(moved.moved[name][row][known], first) for name in _COUNTERS
+    )
+    some = np.argsort(-stopped_us, kind="stable")[:_WEIGHED].tolist()
+    some += np.argsort(-throttled, kind="stable")[:_WEIGHED].tolist()
+    made = (
+        _Stretch(
+            path,
+            float(start[first[at]]),
+            float(end[at]),
+            int(periods[at]),
+            int(throttled[at]),
+            float(stopped_us[at]) / 1e6,
+        )
+        for at in sorted(set(some))
+    )
+    return max(made, key=lambda part: (part.hurts, part.stopped_s))
+
+
+def _seen_once(window: Window) -> Finding:
+    """No cgroup was read twice: one that is still there may have been stopped at any time before,
+    one that is gone was not there for long."""
+    if any(row.throttled for row in window.latest(CgroupThrottle) or ()):
+        lacking = Missing("two readings of cpu.stat", "sexton diagnose --seconds 10")
+        return unknown(NAME, "one reading does not show when a cgroup was throttled", (lacking,))
+    rows = {row.path: row for row in window.all(CgroupThrottle) or ()}
+    most = max(rows.values(), key=lambda row: (row.throttled, row.path))
+    share = 100 * most.throttled / most.periods
+    text = "in one reading only: too short-lived to be throttled for long"
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"{count(len(rows), 'cgroup')} with a CPU quota, "
+        + (text if most.throttled else "none ever throttled"),
+        evidence=(
+            Evidence(
+                f"throttled periods of {most.path}",
+                f"{share:.0f} % ({most.throttled:,} of {most.periods:,})",
+                f"< {NOTED.value:.0f} %",
+                "periods since it was created",
+                "cpu.stat",
+                share,
+                "it was recreated under another name and throttled there",
+            ),
+        ),
+    )
+
+
+def _around(moved: Steps, worst: _Stretch) -> tuple[float, float]:
+    """From when to when it went on without a break, the worst stretch among it."""
+    periods, throttled = (np.nan_to_num(moved.moved[name][0]) for name in _COUNTERS[:2])
+    often = (periods > 0) & (100 * throttled >= NOTED.value * periods)
+    often |= (moved.start >= worst.start) & (moved.end <= worst.end)
+    touching = [run for run in runs(moved, often[None]) if run.overlap(worst.start, worst.end) > 0]
+    return (touching[0].start, touching[-1].end) if touching else (worst.start, worst.end)
+
+
+def _throttled(window: Window, noted: Sequence[_Stretch], span: tuple[float, float]) -> Finding:
+    worst = noted[0]
+    unit = _unit(window, worst.path)
+    whose = f" ({unit})" if unit is not None and not worst.path.endswith(unit) else ""
+    others = f" (and {count(len(noted) - 1, 'more cgroup')})" if len(noted) > 1 else ""
+    units = dict.fromkeys(_unit(window, stretch.path) for stretch in noted)
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.WARNING if worst.hurts else Severity.INFO,
+        f"{worst.path}{whose}{others} was throttled by its CPU quota in {worst.share:.0f} % of its"
+        f" periods for {duration(worst.seconds)}; throttled time summed over its cores:"
+        f" {duration(worst.stopped_s)}",
+        entities={
+            "cgroup": tuple(stretch.path for stretch in noted),
+            "unit": tuple(item for item in units if item is not None),
+        },
+        start=window.wall(span[0]),
+        end=window.wall(span[1]),
+        evidence=tuple(line for stretch in noted[:_SHOWN] for line in _evidence(stretch)),
+    )
+
+
+def _unit(window: Window, path: str) -> str | None:
+    """The unit whose cgroup it is, or below whose cgroup it lies."""
+    for row in window.latest(Unit) or ():
+        if row.cgroup and row.cgroup.rstrip("/") == path:
+            return row.name
+    return unit_of(path)
+
+
+def _evidence(stretch: _Stretch) -> Iterable[Evidence]:
+    yield Evidence(
+        f"throttled periods of {stretch.path}",
+        f"{stretch.share:.0f} % ({stretch.throttled:,} of {stretch.periods:,})",
+        f"< {NOTED.value:.0f} %",
+        f"periods in {duration(stretch.seconds)}",
+        "cpu.stat",
+        stretch.share,
+        "the quota is meant to limit it",
+    )
+    yield Evidence(
+        f"throttled time of {stretch.path}",
+        f"{stretch.stopped_s:.1f} s",
+        f"< {STOPPED.value:.0f} % of the time",
+        f"s, all cores together, in {duration(stretch.seconds)}",
+        "cpu.stat",
+        stretch.stopped_s,
+        "many threads were throttled at once: the time is summed over their cores",
+    )
+
+
+def _free(window: Window, worst: Sequence[_Stretch]) -> Finding:
+    most = max(worst, key=lambda stretch: (stretch.share, stretch.path))
+    text = f"{count(len(worst), 'cgroup')} with a CPU quota"
+    if most.throttled:
+        text += (
+            f"; most often throttled {most.path}, {most.throttled:,} of {most.periods:,} periods"
+        )
+    else:
+        text += ", none throttled"
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        text,
+        evidence=(
+            Evidence(
+                f"throttled periods of {most.path}",
+                f"{most.share:.0f} % ({most.throttled:,} of {most.periods:,})",
+                f"< {NOTED.value:.0f} %",
+                f"periods in {duration(most.seconds)}",
+                "cpu.stat",
+                most.share,
+                f"it was throttled outside these {duration(window.seconds)}",
+            ),
+        ),
+    )

@@ -1,0 +1,211 @@
+"""A realtime task holds a core, and nothing else gets to run there.
+
+**What is seen.** A core busy for nine tenths of the time and more, seconds in a row
+(`/proc/stat`), and the one thread whose CPU time accounts for it has a realtime policy, FIFO, RR or
+DEADLINE (`/proc/PID/task/TID/stat`, fields 40 and 41). In user mode such a core looks like honest
+work everywhere else.
+
+**Why it hurts.** A realtime task goes before every normal one. The kernel's own threads on that
+core wait as well: `ksoftirqd`, workers, RCU. Grace periods do not end, so whatever waits for one
+hangs: tracing, removing cgroups, mounts, network namespaces. The kernel takes 5 % away from such
+tasks by default (`kernel.sched_rt_runtime_us`); with -1 it takes nothing.
+
+**What would make it wrong.** A packet poller (DPDK) or a trading loop on an isolated core
+(``isolcpus=``) does that on purpose: there it is only noted. A thread that moves between cores
+inside one reading is not blamed.
+
+**Check by hand.** ``ps -eLo cls,rtprio,psr,pcpu,pid,comm --sort=-pcpu | head`` (cls FF, RR or DLN)
+and ``mpstat -P ALL 1 10``.
+
+**What to do.** ``chrt -o -p 0 PID`` makes it a normal task at once. Then fix the program: a
+realtime loop must sleep. Bring the brake back: ``sysctl kernel.sched_rt_runtime_us=950000``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sexton.detect.detectors.cpu.saturated_core import Blame, blame
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.stacks import cgroups_of
+from sexton.detect.stems import unit_of
+from sexton.model.diagnosis import Step
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.node import Node
+from sexton.model.rows.task import Thread
+from sexton.model.text import count
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+from sexton.series.cores import CoreSeries, Hold, core_series
+
+NAME = "realtime_hog"
+
+BUSY = Threshold(
+    "busy", 90, "% of a core", "the kernel leaves at most 95 % to realtime tasks by default"
+)
+HELD = Threshold(
+    "held", 5, "s in a row", "a realtime task is meant to be short; watchdogs wait 5 s"
+)
+ALL = Threshold(
+    "all", 98, "% of a core", "then RT throttling is disabled: nothing else runs at all"
+)
+
+_POLICIES = {1: "FIFO", 2: "RR", 6: "DEADLINE"}
+#: Who ran is looked up in the last part of a hold that may have lasted for hours.
+_LOOKED_AT_S = 60.0
+_SHOWN = 8
+
+
+class _Hog(NamedTuple):
+    hold: Hold
+    by: Blame
+    isolated: bool
+
+    @property
+    def policy(self) -> str:
+        priority = self.by.thread.rt_priority
+        name = _POLICIES[self.by.thread.policy or 0]
+        return f"realtime {name} {priority}" if priority else f"realtime {name}"
+
+    @property
+    def severity(self) -> Severity:
+        if self.isolated:
+            return Severity.INFO
+        shares = self.hold.shares
+        return Severity.CRITICAL if shares.busy >= ALL.value else Severity.WARNING
+
+
+def _calm_it(finding: Finding, _window: Window) -> list[Step]:
+    pids = [task.partition("[")[2].rstrip("]") for task in finding.entities.get("task", ())]
+    if not pids:
+        return []
+    thread = pids[0].rpartition("/")[2]
+    return [
+        Step(f"chrt -p {thread}", "its policy and priority", READS),
+        Step(f"chrt -o -p 0 {thread}", "makes it a normal task", "low: it loses its precedence"),
+    ]
+
+
+@detector(
+    needs=(CoreTimes, Thread),
+    thresholds=(BUSY, HELD, ALL),
+    title="realtime hog",
+    story="A realtime task held the core",
+    lanes=("cores", "run_queue"),
+    about=("core", "task", "unit", "cgroup"),
+    answers={"core": 7, "task": 7, "unit": 7},
+    advice=Advice(Stage.STOP, _calm_it),
+)
+def detect(window: Window) -> Finding:
+    """Cores that a realtime thread held, the longest first."""
+    series = core_series(window)
+    if series is None or not window.read(Thread):
+        lacking = (missing(window.why_missing(Thread)),) if not window.read(Thread) else ()
+        return unknown(NAME, "whether a realtime task holds a core is unknown", lacking)
+    policies = window.distinct(Thread, ("pid", "tid", "policy"))
+    if policies and all(policy is None for _, _, policy in policies):
+        lacking = (
+            Missing(
+                "the threads' scheduling policy", "sudo sexton record  # older versions did not"
+            ),
+        )
+        return unknown(NAME, "the scheduling policy of threads was not recorded", lacking)
+    realtime = {pid for pid, _, policy in policies if policy in _POLICIES}
+    hogs = _hogs(window, series) if realtime else []
+    return _held(window, hogs) if hogs else _calm(len(realtime))
+
+
+def _hogs(window: Window, series: CoreSeries) -> list[_Hog]:
+    longest: dict[int, Hold] = {}
+    for hold in series.above(series.user + series.kernel, BUSY.value, HELD.value):
+        known = longest.get(hold.core)
+        if known is None or hold.seconds > known.seconds:
+            longest[hold.core] = hold
+    ends = {core: _end_of(hold, series) for core, hold in longest.items()}
+    blamed = blame(ends, window)
+    isolated = {core for row in window.all(Node) or () for core in row.isolated or ()}
+    found = [
+        _Hog(longest[core], by, core in isolated)
+        for core, by in blamed.items()
+        if by.thread.policy in _POLICIES
+    ]
+    return sorted(found, key=lambda hog: (hog.severity, hog.hold.seconds), reverse=True)
+
+
+def _end_of(hold: Hold, series: CoreSeries) -> Hold:
+    start = max(hold.start, hold.end - _LOOKED_AT_S)
+    shares = series.over(start, hold.end, (hold.core,)).get(hold.core, hold.shares)
+    return hold._replace(start=start, shares=shares)
+
+
+def _held(window: Window, hogs: list[_Hog]) -> Finding:
+    worst = hogs[0]
+    hold, thread = worst.hold, worst.by.thread
+    cgroups = cgroups_of(window, [hog.by.thread.pid for hog in hogs], hold.end)
+    mine = cgroups_of(window, [thread.pid], hold.end)
+    place = (unit_of(mine[0]) or mine[0]) if mine else ""
+    where = "in user mode" if hold.shares.user >= hold.shares.kernel else "in the kernel"
+    others = f" (and {count(len(hogs) - 1, 'more core')})" if len(hogs) > 1 else ""
+    aside = "; the core is isolated, so this may be on purpose" if worst.isolated else ""
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        worst.severity,
+        f"core {hold.core}{others} was held {where} for {duration(hold.seconds)} by the"
+        f" {worst.policy} task {worst.by.name}{f' of {place}' if place else ''}{aside}",
+        entities={
+            "core": tuple(str(hog.hold.core) for hog in hogs),
+            "task": tuple(dict.fromkeys(hog.by.name for hog in hogs)),
+            "unit": tuple(dict.fromkeys(filter(None, map(unit_of, cgroups)))),
+            "cgroup": cgroups,
+        },
+        start=window.wall(hold.start),
+        end=window.wall(hold.end),
+        evidence=tuple(piece for hog in hogs[:_SHOWN] for piece in _evidence(hog)),
+    )
+
+
+def _evidence(hog: _Hog) -> tuple[Evidence, Evidence]:
+    core, shares = hog.hold.core, hog.hold.shares
+    return (
+        Evidence(
+            f"core {core}, busy",
+            f"user {shares.user:.0f} % · kernel {shares.kernel:.0f} %",
+            f"< {BUSY.value:.0f} %",
+            f"% of a core over {duration(hog.hold.seconds)}",
+            "/proc/stat",
+            shares.busy,
+            "several tasks shared the core, and the realtime one had the most",
+        ),
+        Evidence(
+            f"{hog.by.name} on core {core}",
+            f"{hog.by.share:.0f} %, {hog.policy}",
+            "normal policy, or short",
+            "% of the held time",
+            "/proc/PID/task/TID/stat",
+            hog.by.share,
+            "the thread moved between cores inside one step",
+        ),
+    )
+
+
+def _calm(number: int) -> Finding:
+    summary = f"no core held by a realtime task; {count(number, 'busy process', 'busy processes')}"
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"{summary} with a realtime thread",
+        evidence=(
+            Evidence(
+                "cores held by a realtime task",
+                "0",
+                f"0 for {HELD.value:.0f} s",
+                "cores",
+                "/proc/stat, /proc/PID/task/TID/stat",
+                0,
+                "there were too many threads to read, and this one was left out",
+            ),
+        ),
+    )

@@ -1,0 +1,334 @@
+"""A core is held at 100 % in the kernel while the machine's average looks idle.
+
+**What is seen.** Per core, from two or more readings of `/proc/stat`: the share of each step spent
+in user, system, hard and soft interrupt time, and how many seconds in a row it stayed above the
+limit. The task that held it is the thread whose own CPU time moved on that core in those seconds
+(`/proc/PID/task/TID/stat`), found in two steps: processes whose time moved, then their threads.
+Kernel threads (kworker, ksoftirqd) are blamed like any other.
+
+**Why it hurts.** Work bound to that core waits: its NIC queues' NAPI poll, its timers, whatever is
+pinned there. A 96-core machine with one core at 100 % shows 1 % more on every dashboard.
+
+**What would make it wrong.** A core that is busy in *user* mode is doing its job and is not
+reported as a problem; steal time belongs to the hypervisor. A window shorter than two seconds
+cannot separate a spike from a stall, and readings far apart average a stall away. The kernel time
+of the steps right before and after is not counted, since nothing tells when in a step it was spent:
+the stall lasted at least so long, and less than a step longer at either end. The task is named only
+where one thread's time accounts for it. Under a hypervisor that takes time away without reporting
+steal time, a core's parts do not add up to the clock: its shares are then of what it was given, as
+mpstat has them, and the evidence says how little that was.
+
+**Check by hand.** ``mpstat -P ALL 1 10``, then ``pidstat -t -u 1`` and its CPU column.
+
+**What to do.** Find out what that task does in the kernel: ``sudo perf top -g -C CORE``. If the
+stack walks memory cgroups, look at `zombie_memcgs` and `slow_memcg_stats`; if it is reclaim, at
+the limits of its cgroup; if it is softirq, at the traffic of that core's NIC queue. Moving the
+task or the interrupt elsewhere (``taskset``, ``/proc/irq/N/smp_affinity_list``) buys time only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.stacks import hottest, on_cores, thread_name
+from sexton.detect.witness import remembered
+from sexton.model.diagnosis import Step
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.task import Thread
+from sexton.model.text import count
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+from sexton.series.cores import WHOLE, CoreSeries, Hold, core_series
+from sexton.series.rates import SLACK
+from sexton.series.steps import steps
+
+NAME = "saturated_core"
+
+KERNEL_SHARE = Threshold(
+    "kernel share", 90, "% of a core", "the walk of the incident held its core at 100 % system"
+)
+HELD = Threshold("held", 2, "s in a row", "shorter bursts are ordinary; drivers reset after 5 s")
+GRAVE = Threshold("grave", 5, "s in a row", "the transmit watchdogs of ENA and others fire at 5 s")
+BLAME = Threshold(
+    "blame", 50, "% of the held time", "a task that used less than half of it did not hold the core"
+)
+#: The evidence that separates system time from softirq ends so; its number is the system's share.
+BY_KIND = "by kind"
+_IN_A_ROW = "seconds in a row"
+_SHOWN = 8
+#: Cores are read a moment before or after whatever a span was measured by.
+_AROUND_S = 1.5
+
+
+class Blame(NamedTuple):
+    """A thread and its share of a run's time."""
+
+    thread: Thread
+    share: float
+
+    @property
+    def name(self) -> str:
+        return thread_name(self.thread.pid, self.thread.tid, self.thread.comm)
+
+
+def _record_stacks(finding: Finding, _window: Window) -> list[Step]:
+    if not finding.entities.get("core") or any(
+        "perf" in evidence.source for evidence in finding.evidence
+    ):
+        return []
+    core = finding.entities["core"][0]
+    return [
+        Step(
+            f"perf record -C {core} -g -- sleep 10 && perf report --stdio | head -50",
+            f"which kernel function holds core {core}",
+            "negligible: samples one core",
+        )
+    ]
+
+
+def _beginnings(finding: Finding, window: Window) -> list[float]:
+    """When its cores were held, each time."""
+    cores = finding.entities.get("core", ())
+    return [window.wall(hold.start) for hold in holds(window) if str(hold.core) in cores]
+
+
+@detector(
+    needs=(CoreTimes,),
+    thresholds=(KERNEL_SHARE, HELD, GRAVE, BLAME),
+    title="saturated core",
+    story="That core was held in the kernel",
+    lanes=("cores", "stacks"),
+    about=("core", "task"),
+    answers={"core": 1, "task": 1, "function": 1},
+    essential=2,
+    advice=Advice(Stage.PROVE, _record_stacks),
+    events=("held_core",),
+    spells=_beginnings,
+    holds_core=True,
+)
+@remembered
+def detect(window: Window) -> Finding:
+    """The longest time any core was held in the kernel."""
+    batches = window.bounds_of(CoreTimes)
+    watched = batches[1] - batches[0] if batches is not None else 0.0
+    if watched < HELD.value * SLACK:
+        lacking = Missing(
+            f"readings at least {HELD.value:.0f} s apart", "sexton diagnose --seconds 10"
+        )
+        summary = f"{duration(watched)} of readings cannot separate a stall from a spike"
+        return unknown(NAME, summary, (lacking,))
+    series = core_series(window)
+    if series is None or np.isnan(series.system).all():
+        lacking = Missing("two readings of one core in order", "sexton diagnose --seconds 10")
+        return unknown(NAME, "every core's counters went backwards", (lacking,))
+    held = sorted(holds(window), key=lambda hold: -hold.seconds)
+    return _held(held, window) if held else _calm(series, watched)
+
+
+def holds(window: Window) -> list[Hold]:
+    """Every time a core was held in the kernel for long enough to count."""
+    limits = (KERNEL_SHARE.value, HELD.value)
+
+    def held() -> list[Hold]:
+        series = core_series(window)
+        return [] if series is None else series.held(*limits)
+
+    return window.keep(("holds", limits), held)
+
+
+def held_meanwhile(
+    window: Window, cores: Collection[int], span: tuple[float, float]
+) -> dict[int, Hold]:
+    """Of these cores those that were held during a span (monotonic seconds) for long enough to
+    count, each with its longest hold, all of it."""
+    start, end = span[0] - _AROUND_S, span[1] + _AROUND_S
+    found: dict[int, Hold] = {}
+    for hold in holds(window):
+        if hold.core in cores and hold.overlap(start, end) >= HELD.value * SLACK:
+            found[hold.core] = max(found.get(hold.core, hold), hold, key=lambda one: one.seconds)
+    return found
+
+
+def seconds_held(finding: Finding) -> float | None:
+    """How long the worst of its cores was held; `None` where none was."""
+    return next((item.number for item in finding.evidence if item.unit == _IN_A_ROW), None)
+
+
+def _calm(series: CoreSeries, watched: float) -> Finding:
+    percent = series.percent(series.kernel)
+    row, step = np.unravel_index(int(np.nanargmax(percent)), percent.shape)
+    known = ~np.isnan(series.system).all(axis=0)
+    coarse = float((series.end - series.start)[known].max())
+    blurred = float(np.nanmax(series.kernel))
+    lacking: tuple[Missing, ...] = ()
+    if coarse > 2 * HELD.value and blurred >= HELD.value:
+        what = f"readings {duration(coarse)} apart average away shorter stalls"
+        lacking = (Missing(what, "sexton diagnose --seconds 10"),)
+    share = float(percent[row, step])
+    lasted = float(series.end[step] - series.start[step])
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"no core held in the kernel; busiest there: core {series.cores[row]}, {share:.0f} % "
+        f"over {duration(lasted)}",
+        evidence=(
+            Evidence(
+                "worst core in the kernel, one step",
+                f"{share:.0f} %",
+                f"< {KERNEL_SHARE.value:.0f} % for {HELD.value:.0f} s",
+                "% of a core",
+                "/proc/stat",
+                share,
+                f"the stall was outside these {duration(watched)}",
+            ),
+        ),
+        missing=lacking,
+    )
+
+
+def _held(held: Sequence[Hold], window: Window) -> Finding:
+    by_core: dict[int, list[Hold]] = defaultdict(list)
+    for run in held:  # longest first, so the first of each core is its worst
+        by_core[run.core].append(run)
+    worst = held[0]
+    longest = {core: runs[0] for core, runs in by_core.items()}
+    threads = window.read(Thread)
+    blamed = blame(longest, window) if threads else {}
+    evidence = [_seconds_held(runs) for runs in list(by_core.values())[:_SHOWN]]
+    evidence.append(_by_kind(worst))
+    if worst.shares.given_s < WHOLE * worst.shares.seconds:
+        evidence.append(_given(worst))
+    evidence += [_task_share(core, blamed[core]) for core in list(blamed)[:_SHOWN]]
+    span = (window.wall(worst.start), window.wall(worst.end))
+    if (function := hottest(on_cores(window, {str(worst.core)}, span))) is not None:
+        evidence.append(_function(worst.core, *function))
+    lacking: list[Missing] = []
+    if not threads:
+        lacking.append(missing(window.why_missing(Thread)))
+    elif worst.core not in blamed:
+        what = f"no single thread accounts for core {worst.core}"
+        lacking.append(Missing(what, f"sudo perf top -g -C {worst.core}"))
+    by = f" by {blamed[worst.core].name}" if worst.core in blamed else ""
+    where = "in softirq" if worst.is_softirq else "in the kernel"
+    others = f" (and {count(len(longest) - 1, 'more core')})" if len(longest) > 1 else ""
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.CRITICAL if worst.lasts(GRAVE.value) else Severity.WARNING,
+        f"core {worst.core}{others} was held {where} for {duration(worst.seconds)}{by}",
+        entities={
+            "core": tuple(str(core) for core in longest),
+            "task": tuple(dict.fromkeys(mine.name for mine in blamed.values())),
+        },
+        start=span[0],
+        end=span[1],
+        evidence=tuple(evidence),
+        missing=tuple(lacking),
+    )
+
+
+def _seconds_held(runs: Sequence[Hold]) -> Evidence:
+    run = runs[0]
+    times = f", {len(runs)} times" if len(runs) > 1 else ""
+    return Evidence(
+        f"core {run.core} in the kernel{times}",
+        f"{run.seconds:.1f} s",
+        "< 0.1 s",
+        _IN_A_ROW,
+        "/proc/stat",
+        run.seconds,
+        "a debugger, a virtual machine's boot or a benchmark did that on purpose",
+    )
+
+
+def _by_kind(run: Hold) -> Evidence:
+    return Evidence(
+        f"core {run.core} {BY_KIND}",
+        f"user {run.shares.user:.0f} % · system {run.shares.system:.0f} %"
+        f" · softirq {run.shares.softirq:.0f} %",
+        "mostly idle or user",
+        "% of a core",
+        "/proc/stat",
+        run.shares.system,
+        "a flood of packets shows as softirq, a walk or reclaim as system",
+    )
+
+
+def _given(run: Hold) -> Evidence:
+    share = 100 * run.shares.given_s / run.shares.seconds
+    return Evidence(
+        f"core {run.core}, time accounted for",
+        f"{share:.0f} %",
+        "all of it",
+        "% of the held time",
+        "/proc/stat, against the clock",
+        share,
+        "interrupts were off, and the kernel counted no ticks",
+    )
+
+
+def _task_share(core: int, by: Blame) -> Evidence:
+    return Evidence(
+        f"{by.name} on core {core}",
+        f"{by.share:.0f} %",
+        "< 10 %",
+        "% of the held time",
+        "/proc/PID/task/TID/stat",
+        by.share,
+        "the thread moved between cores inside one step",
+    )
+
+
+def _function(core: int, name: str, share: float) -> Evidence:
+    return Evidence(
+        f"hottest kernel function on core {core}",
+        f"{name} {share:.0f} %",
+        "none stands out",
+        "% of samples",
+        "perf record",
+        share,
+        "inlining and interrupts-off stretches move samples to a neighbour",
+    )
+
+
+def blame(held: Mapping[int, Hold], window: Window) -> dict[int, Blame]:
+    """Per held core, the thread whose own time moved most on it while it was held.
+
+    Threads are read a moment after the cores, and a thread is first seen when its process has
+    already moved: of a step counts what fits into its overlap with the hold, and a thread is
+    measured against the time it was seen, which must be half of the hold at least.
+    """
+    blamed = {}
+    for core, hold in held.items():
+        spent: dict[tuple[int, int], float] = defaultdict(float)
+        seen: dict[tuple[int, int], float] = defaultdict(float)
+        rows: dict[tuple[int, int], Thread] = {}
+        read = window.between(Thread, hold.start, hold.end)
+        for _, step in steps(read, lambda row: (row.pid, row.tid, row.start_ms)):
+            if core not in (step.before.cpu, step.after.cpu):
+                continue
+            overlap = min(step.end_mono, hold.end) - max(step.start_mono, hold.start)
+            if overlap <= 0:
+                continue
+            task = (step.after.pid, step.after.tid)
+            used = ((step.delta("user_ms") or 0) + (step.delta("system_ms") or 0)) / 1000
+            # A thread that came or went inside the step spent an unknown part of it here.
+            here = 1.0 if step.before.cpu == step.after.cpu else 0.5
+            spent[task] += min(used * here, overlap)
+            seen[task] += overlap
+            rows[task] = step.after
+        if not spent:
+            continue
+        task = max(spent, key=lambda pair: spent[pair])
+        share = min(100 * spent[task] / seen[task], 100.0)
+        enough = BLAME.value / 100 * hold.shares.seconds * SLACK
+        if share >= BLAME.value and seen[task] >= enough:
+            blamed[core] = Blame(rows[task], share)
+    return blamed

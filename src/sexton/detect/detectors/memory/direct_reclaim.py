@@ -1,0 +1,398 @@
+"""Tasks have to free memory themselves before they get any (direct reclaim).
+
+**What is seen.** Between readings of `/proc/vmstat`, how many pages tasks scanned themselves, a
+second: `pgscan_direct` for the machine, and for cgroups at their limit what `pgscan_anon` and
+`pgscan_file` have more than all other scanners together (the kernel counts those nowhere else).
+How often an allocation stalled (`allocstall*`). Whether tasks stalled meanwhile: memory
+pressure (PSI) over the same seconds, and, with stacks, which thread was caught in the functions of
+reclaim, how long, on which core and in which cgroup.
+
+**Why it hurts.** The task that asked for a page stops and scans the lists until it finds some. It
+does so in the kernel, on its core: with many dying memory cgroups one such scan took 0.2 ms
+for each of them. To its user it is a process that hangs now and then for no reason.
+
+**What would make it wrong.** Scanning alone is not a problem: a container that reads files larger
+than its limit frees its own page cache all day at no cost. So the rate by itself is only noted, and
+it is a warning where tasks lost time by it. Reclaim on request (`memory.reclaim`,
+`memory.force_empty`, a limit that is set) makes no task wait for a page: if stacks show the request
+it is noted and not a warning, even if it holds a core; without stacks it counts as a task's own
+reclaim. Kernels before 5.8 do not count a cgroup's reclaim at all. kswapd is not counted: this is
+its job.
+
+**Check by hand.** ``grep -E 'pgscan|pgsteal|allocstall' /proc/vmstat`` twice; ``cat
+/proc/pressure/memory``; ``sudo perf record -ag sleep 10`` and look for ``try_to_free_pages`` or
+``try_to_free_mem_cgroup_pages``.
+
+**What to do.** If one cgroup does it, its limit is too small for what runs in it: raise
+``memory.max`` (``memory.limit_in_bytes``) or give the job less to do at once. If the whole machine
+does it, see *memory_pressure*. If the scans find next to nothing, see *zombie_memcgs*.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import NamedTuple
+
+from sexton.detect.detectors.cpu import saturated_core
+from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
+from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.runs import Run, runs
+from sexton.detect.stacks import SLACK_S, Caught, caught, cgroups_of, thread_name
+from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
+from sexton.detect.stalls import stalled as stalled_runs
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.memory import Pressure, VmCounter
+from sexton.model.rows.stack import StackCount
+from sexton.model.text import count
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+from sexton.series import paging, pressure
+from sexton.series.paging import PagingStep, PagingSteps, Reading, Readings
+from sexton.series.rates import SLACK, nearest
+
+NAME = "direct_reclaim"
+
+NOTED = Threshold(
+    "scanned", 1_000, "pages/s", "4 MB per second; a log that fills its page cache stays below"
+)
+LASTING = Threshold("for", 2, "s in a row", "a single allocation that reclaims is over by then")
+CAUGHT = Threshold(
+    "caught", 20, "samples/s", "a fifth of a core at 97 Hz, past the 15 % that is called overhead"
+)
+CAUGHT_FOR = Threshold("caught for", 2, "s", "as long as a core must be held to be reported")
+
+#: What evidence calls requested reclaim.
+ORDERED = "reclaim on request"
+AGAIN = "sexton diagnose --seconds 10"
+WITH_STACKS = "sudo sexton diagnose --stacks"
+_SHOWN = 8
+
+
+#: Is a stretch to be left aside?
+_Skip = Callable[[Run[PagingStep]], bool]
+
+
+class _Seen(NamedTuple):
+    """What was found: the stretch that matters, how far it stalled tasks, and the stacks; whether
+    it was requested."""
+
+    window: Window
+    run: Run[PagingStep] | None
+    stalled: float
+    stacks: Caught | None
+    ordered: bool = False
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Monotonic seconds."""
+        if self.run is not None:
+            return self.run.start, self.run.end
+        assert self.stacks is not None
+        assert self.stacks.span is not None
+        return self.stacks.span
+
+    @property
+    def held(self) -> tuple[str, int] | None:
+        """The thread that was longest in it, and for how many seconds."""
+        if self.stacks is None:
+            return None
+        longest = sorted(self.stacks.seconds_of(int(CAUGHT.value)).items(), key=_most_first)
+        return (thread_name(*longest[0][0]), longest[0][1]) if longest else None
+
+    @property
+    def severity(self) -> Severity:
+        if self.ordered:
+            return Severity.INFO
+        by_stacks = self.held is not None and self.held[1] >= CAUGHT_FOR.value
+        return Severity.WARNING if self.stalled or by_stacks else Severity.INFO
+
+
+def _most_first(pair: tuple[tuple[int, int, str], int]) -> tuple[int, tuple[int, int, str]]:
+    return -pair[1], pair[0]
+
+
+def _ruled_out(window: Window) -> str:
+    pages = paging.readings(window).steps.total("direct")
+    if pages is None:
+        return ""
+    return f"direct reclaim ({pages:,.0f} pages scanned)" if pages else "direct reclaim"
+
+
+@detector(
+    needs=(VmCounter,),
+    thresholds=(NOTED, LASTING, HURTS, LASTS, CAUGHT, CAUGHT_FOR),
+    title="direct reclaim",
+    story="Tasks had to free memory themselves",
+    lanes=("pressure", "cores"),
+    about=("core", "task", "cgroup"),
+    answers={"task": 3},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, biggest_processes),
+    mimics=saturated_core.NAME,
+    rises_with=SHORTAGE,
+    rises_if=lambda finding: not is_ordered(finding),
+)
+def detect(window: Window) -> Finding:
+    """The stretch that cost tasks most, by the counters; by stacks where those show more."""
+    found = paging.readings(window)
+    moved = found.steps
+    counts = bool((moved.by_tasks >= 0).any())
+    ordered = _on_order(window)
+    run, stalled = worst(moved, stalled_runs(window), ordered)
+    stacks = caught(window, is_direct_reclaim, (run.start, run.end) if run else None)
+    if run is not None or (stacks is not None and stacks.samples >= CAUGHT.value):
+        return _reclaiming(_Seen(window, run, stalled, stacks), found)
+    run, _ = worst(moved, (), lambda run: not ordered(run))
+    by_order = caught(window, is_ordered_reclaim, (run.start, run.end) if run else None)
+    if by_order is not None and by_order.samples >= CAUGHT.value:
+        return _reclaiming(_Seen(window, run, 0.0, by_order, ordered=True), found)
+    return _none(found, stacks) if counts else _cannot_tell(found)
+
+
+def is_ordered(finding: Finding) -> bool:
+    """Is all of it requested reclaim?"""
+    return finding.id == NAME and any(ORDERED in evidence.what for evidence in finding.evidence)
+
+
+def _on_order(window: Window) -> _Skip:
+    """Was most of the reclaim sampled in a stretch requested?"""
+    ordered: Counter[int] = Counter()
+    every: Counter[int] = Counter()
+    for row in window.latest(StackCount) or ():
+        if is_ordered_reclaim(row.frames):
+            ordered[row.second_mono] += row.samples
+            every[row.second_mono] += row.samples
+        elif is_direct_reclaim(row.frames):
+            every[row.second_mono] += row.samples
+
+    def mostly(run: Run[PagingStep]) -> bool:
+        inside = [second for second in every if run.start - SLACK_S < second < run.end]
+        return 2 * sum(ordered[second] for second in inside) > sum(
+            every[second] for second in inside
+        )
+
+    return mostly
+
+
+def worst(
+    moved: PagingSteps, stalls: Sequence[Run[pressure.Stall]], aside: _Skip = lambda _: False
+) -> tuple[Run[PagingStep] | None, float]:
+    """The stretch with most stalled seconds in it, else with most pages; and those seconds.
+
+    Fewer of them than a stall must last to hurt are none; some stretches may be left aside.
+    """
+    best: tuple[float, int, Run[PagingStep]] | None = None
+    for run in runs(moved, moved.by_tasks >= NOTED.value * (moved.end - moved.start)):
+        if not run.lasts(LASTING.value) or aside(run):
+            continue
+        stalled = sum(run.overlap(stall) for stall in stalls)
+        stalled = stalled if stalled >= LASTS.value * SLACK else 0.0
+        pages = sum(step.by_tasks or 0 for step in run.steps)
+        if best is None or (stalled, pages) > best[:2]:
+            best = stalled, pages, run
+    return (best[2], best[0]) if best else (None, 0.0)
+
+
+def _cannot_tell(found: Sequence[Reading]) -> Finding:
+    if len(found) > 1:
+        what = "this kernel's /proc/vmstat does not count direct reclaim"
+        return unknown(NAME, what, (Missing(what, WITH_STACKS),))
+    lacking = Missing("two readings of /proc/vmstat", AGAIN)
+    return unknown(NAME, "one reading of /proc/vmstat gives no rate", (lacking,))
+
+
+def _none(found: Sequence[Reading], stacks: Caught | None) -> Finding:
+    whole = paging.between(found[0], found[-1])
+    pages = whole.by_tasks or 0
+    summary = "no direct reclaim"
+    if pages:
+        summary = f"tasks scanned {count(pages, 'page')} themselves in {duration(whole.seconds)}"
+    evidence = [_scanned(whole), *_stalls(whole)]
+    if stacks is not None:
+        evidence.append(_samples(stacks, "direct reclaim"))
+    lacking = () if "every" in whole.moved else (_cgroups_uncounted(),)
+    return Finding(
+        NAME, Verdict.ABSENT, Severity.INFO, summary, evidence=tuple(evidence), missing=lacking
+    )
+
+
+def _cgroups_uncounted() -> Missing:
+    return Missing("this kernel does not count what cgroups at their limit scan", WITH_STACKS)
+
+
+def _reclaiming(seen: _Seen, found: Readings) -> Finding:
+    window, stacks = seen.window, seen.stacks
+    start, end = seen.span
+    evidence = []
+    if seen.run is not None:
+        moved = paging.between(_at(found, start), _at(found, end))
+        evidence += [_scanned(moved), *_freed(moved), *_stalls(moved)]
+    level = pressure.over(pressure.levels(window), start, end)
+    pressed = [] if level is None else [_pressed(level)]
+    entities: dict[str, tuple[str, ...]] = {}
+    what = ORDERED if seen.ordered else "direct reclaim"
+    caught_in_it = []
+    if stacks is not None and stacks.samples:
+        caught_in_it = [_samples(stacks, what), *_by_thread(stacks, what)]
+    # What it was found by comes first.
+    evidence += [*caught_in_it, *pressed] if seen.run is None else [*pressed, *caught_in_it]
+    every = caught(window, is_ordered_reclaim if seen.ordered else is_direct_reclaim)
+    if stacks is not None and every is not None:
+        # Those of this stretch first, then those of other times: links join by them.
+        leading = [*stacks.leading(), *every.leading()]
+        cores = [*stacks.leading_cores(), *every.leading_cores()]
+        entities = {
+            "task": tuple(dict.fromkeys(thread_name(*thread) for thread in leading))[:_SHOWN],
+            "core": tuple(dict.fromkeys(map(str, cores)))[:_SHOWN],
+            "cgroup": cgroups_of(window, (pid for pid, _, _ in leading), end),
+        }
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        seen.severity,
+        _summary(seen, level),
+        entities=entities,
+        start=window.wall(start),
+        end=window.wall(end),
+        evidence=tuple(evidence),
+        missing=tuple(_lacking(window, stacks)),
+    )
+
+
+def _at(found: Readings, mono_s: float) -> Reading:
+    at = nearest(found.mono, mono_s, inf)
+    assert at is not None
+    return found[at]
+
+
+def _summary(seen: _Seen, level: pressure.Stall | None) -> str:
+    tasks = [thread_name(*thread) for thread in seen.stacks.leading()] if seen.stacks else []
+    also = f" and {count(len(tasks) - 1, 'more task')}" if len(tasks) > 1 else ""
+    who = f"{tasks[0]}{also}" if tasks else ""
+    if seen.ordered:
+        longest = f", for {count(seen.held[1], 'second')}" if seen.held else ""
+        were = "were" if also else "was"
+        return (
+            f"{who or 'a task'} {were} freeing memory on request (memory.force_empty,"
+            f" memory.reclaim or a limit){longest}; no task had to wait for it"
+        )
+    if seen.run is None:
+        assert seen.stacks is not None
+        samples = count(seen.stacks.samples, "sample")
+        them = "were caught freeing memory themselves" if also else "was caught freeing memory"
+        return f"{who or 'a task'} {them} in {samples}"
+    pages = sum(step.by_tasks or 0 for step in seen.run.steps) / seen.run.seconds
+    what = f"{pages:,.0f} pages/s scanned in direct reclaim for {duration(seen.run.seconds)}"
+    caught_long = seen.held is not None and seen.held[1] >= CAUGHT_FOR.value
+    if seen.held is not None and caught_long:
+        what += f"; {seen.held[0]} was in it for {count(seen.held[1], 'second')}"
+    elif who:
+        what += f", {who} among them"
+    if seen.stalled:
+        return f"{what}; tasks waited for memory {level.some if level else 0.0:.0f} % of the time"
+    return what if caught_long else f"{what}; no task is seen to stall"
+
+
+def _lacking(window: Window, stacks: Caught | None) -> list[Missing]:
+    lacking = []
+    if not pressure.levels(window):
+        lacking.append(missing(window.why_missing(Pressure)))
+    if stacks is None:
+        lacking.append(Missing("which task reclaims, and in which cgroup", WITH_STACKS))
+    return lacking
+
+
+def _scanned(moved: PagingStep) -> Evidence:
+    pages = (moved.by_tasks or 0) / moved.seconds
+    machine = moved.rate("direct")
+    split = ""
+    if "every" in moved.moved and machine is not None:
+        split = f" ({machine:,.0f} for the machine, {max(0, pages - machine):,.0f} for cgroups)"
+    return Evidence(
+        "pages scanned in direct reclaim",
+        f"{pages:,.0f}{split}",
+        f"< {NOTED.value:,.0f}",
+        f"pages/s over {duration(moved.seconds)}",
+        "/proc/vmstat",
+        pages,
+        "a cgroup that reads more than its limit scans its own page cache at no cost",
+    )
+
+
+def _freed(moved: PagingStep) -> list[Evidence]:
+    scanned, freed = moved.by_tasks, moved.freed_by_tasks
+    if not scanned or freed is None:
+        return []
+    share = 100 * freed / scanned
+    return [
+        Evidence(
+            "of those, freed",
+            f"{share:.0f} %",
+            "> 50 %",
+            "% of the pages scanned",
+            "/proc/vmstat",
+            share,
+            "a page may be scanned twice before it goes",
+        )
+    ]
+
+
+def _stalls(moved: PagingStep) -> list[Evidence]:
+    stalls = moved.moved.get("stalls")
+    if stalls is None:
+        return []
+    return [
+        Evidence(
+            "allocations that had to reclaim for the machine",
+            f"{stalls:,}",
+            "0",
+            f"in {duration(moved.seconds)}",
+            "/proc/vmstat",
+            stalls,
+            "a cgroup at its limit is not counted here",
+        )
+    ]
+
+
+def _pressed(level: pressure.Stall) -> Evidence:
+    return Evidence(
+        "time in which a task waited for memory",
+        f"{level.some:.1f} %",
+        f"< {HURTS.value:.0f} %",
+        f"% of {duration(level.seconds)}",
+        "/proc/pressure/memory",
+        level.some,
+        "one stalled task among many busy cores weighs little in it",
+    )
+
+
+def _samples(stacks: Caught, what: str) -> Evidence:
+    every = stacks.of.total()
+    share = 100 * stacks.samples / every if every else 0.0
+    return Evidence(
+        f"kernel samples in {what}",
+        f"{stacks.samples:,} of {every:,}",
+        f"< {CAUGHT.value:.0f} a second",
+        "samples",
+        "perf record",
+        share,
+        "a task that sleeps in reclaim is not sampled",
+    )
+
+
+def _by_thread(stacks: Caught, what: str) -> list[Evidence]:
+    threads = stacks.threads
+    return [
+        Evidence(
+            f"{thread_name(*who)} in {what}",
+            f"{threads[who]:,}",
+            "0",
+            "samples",
+            "perf record",
+            threads[who],
+            "the stack does not show where the request came from",
+        )
+        for who in stacks.leading(most=3)
+    ]

@@ -1,0 +1,352 @@
+"""The whole machine is short of memory: tasks stall until some is freed.
+
+**What is seen.** Pressure stall information of the machine (`/proc/pressure/memory`), between
+readings: the share of time in which *some* task waited for memory and in which *all* of them did
+(*full*). Beside it, over the same seconds, what the memory manager did: pages kswapd scanned, pages
+that were evicted and had to be read back (refaults), pages swapped in and free pages. Processes
+killed for memory are `oom_kills`.
+
+**Why it hurts.** Nothing computes while it waits for a page. Thrashing takes a machine down long
+before it runs out: every program's code is evicted and read back, over and over.
+
+**What would make it wrong.** kswapd scans on every healthy machine with a full page cache: it is
+shown and does not change the verdict. Its own work counts as *some* for as long as it runs. PSI
+weighs every core by how busy it is: one stalled container among 96 busy cores is 1 %, see
+*direct_reclaim* for that; alone on an idle machine the same container is 100 %, *full* too. So PSI
+alone never shows that the *machine* is short. Where all scanning was done for cgroups at their
+limits it is not: the summary says so, and the severity is one step lower. If nothing counts which
+task scanned, stacks may show it (reclaim in the page allocator, kswapd); where those do not either,
+the wait is noted and no more. Without PSI only the absence of all reclaim can be shown.
+
+**Check by hand.** ``cat /proc/pressure/memory`` twice (`total` is microseconds); ``vmstat 1`` (si,
+so, free); ``grep -E 'workingset_refault|pgscan_kswapd|swpin' /proc/vmstat``.
+
+**What to do.** Find what uses the memory: ``ps -eo rss,comm --sort -rss | head``, or by cgroup
+``systemd-cgtop -m``. Cap or move it. A machine without swap that thrashes has only file pages left
+to evict: it needs less work or more memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.detect.families import is_reclaim, is_shortage
+from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.runs import Run, runs
+from sexton.detect.stacks import Caught, caught, thread_name
+from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.memory import Pressure, VmCounter
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+from sexton.series import paging, pressure
+from sexton.series.paging import PagingStep, Reading, Readings
+from sexton.series.pressure import Level, Levels, Stall, Stalls
+
+NAME = "memory_pressure"
+
+NOTED = Threshold("noted", 5, "% some", "kswapd alone stays below this with a full page cache")
+NOTED_FOR = Threshold("noted for", 2, "s in a row", "a single large allocation is over by then")
+ALL_STALL = Threshold("all stalled", 5, "% full", "a twentieth of the time nothing ran at all")
+GRAVE = Threshold("grave", 40, "% full", "systemd-oomd begins to kill at 60 %, on its way there")
+GRAVE_FOR = Threshold("grave for", 10, "s in a row", "systemd-oomd waits 30 s, users do not")
+_THRESHOLDS = (NOTED, NOTED_FOR, HURTS, ALL_STALL, LASTS, GRAVE, GRAVE_FOR)
+
+AGAIN = "sexton diagnose --seconds 10"
+#: Signs of reclaim or thrashing, in words.
+_SIGNS = {
+    "kswapd": "pages scanned by kswapd",
+    "direct": "pages scanned by tasks for the machine",
+    "refaults": "pages read back after eviction",
+    "swapped_in": "pages swapped in",
+}
+#: Of all scanning, in per cent: where the machine's part is smaller, only cgroups were short.
+_MACHINES = 10
+#: Samples of reclaim; fewer do not show what it was for.
+_ENOUGH = 20
+
+
+_LESS = {
+    Severity.CRITICAL: Severity.WARNING,
+    Severity.WARNING: Severity.INFO,
+    Severity.INFO: Severity.INFO,
+}
+
+
+class Worst(NamedTuple):
+    """The stretch that was worst, by the gravest limit that any reached; whether the machine itself
+    was short, `None` if unknown."""
+
+    run: Run[Stall]
+    severity: Severity
+    machine: bool | None = True
+
+
+def _ruled_out(window: Window) -> str:
+    found = pressure.levels(window)
+    over = pressure.between(found[0], found[-1]) if len(found) > 1 else None
+    return "" if over is None else f"memory pressure ({over.some:.1f} %)"
+
+
+@detector(
+    thresholds=_THRESHOLDS,
+    title="memory pressure",
+    story="Memory was short",
+    lanes=("pressure", "cores"),
+    about=("core", "task"),
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, biggest_processes),
+    rises_with=SHORTAGE,
+    plan_note="freeing zombies does not fix it; see DO NOW in sexton diagnose",
+)
+def detect(window: Window) -> Finding:
+    """The worst stretch by PSI; without PSI only whether there was any reclaim."""
+    counted = paging.readings(window)
+    found = pressure.levels(window)
+    steps = found.stalls
+    if not steps:
+        return _without_pressure(window, counted, found)
+    worst = worst_of(steps)
+    if worst is None:
+        return _calm(window, counted, found)
+    return _pressed(window, worst, counted, found)
+
+
+def worst_of(steps: Stalls) -> Worst | None:
+    """By limit, the gravest first; of its stretches the one with most time lost."""
+
+    def full(limit: float, lasting: float) -> list[Run[Stall]]:
+        return _lasting(runs(steps, steps.full >= limit), lasting)
+
+    def some(limit: float, lasting: float) -> list[Run[Stall]]:
+        return _lasting(runs(steps, steps.some >= limit), lasting)
+
+    for severity, candidates in (
+        (Severity.CRITICAL, full(GRAVE.value, GRAVE_FOR.value)),
+        (Severity.WARNING, some(HURTS.value, LASTS.value) or full(ALL_STALL.value, LASTS.value)),
+        (Severity.INFO, some(NOTED.value, NOTED_FOR.value)),
+    ):
+        if candidates:
+            return Worst(max(candidates, key=_lost), severity)
+    return None
+
+
+def _lasting(found: Sequence[Run[Stall]], seconds: float) -> list[Run[Stall]]:
+    return [run for run in found if run.lasts(seconds)]
+
+
+def _lost(run: Run[Stall]) -> int:
+    """Milliseconds, whole ones: so that the sum is the same however the stretch is cut."""
+    return round(sum(step.some * step.seconds * 10 for step in run.steps))
+
+
+def _without_pressure(
+    window: Window, counted: Sequence[Reading], found: Sequence[Level]
+) -> Finding:
+    """No PSI: if nothing was reclaimed, no task can have waited for it; otherwise it is unknown."""
+    lacking: tuple[Missing, ...] = (missing(window.why_missing(Pressure)),)
+    if found:
+        lacking = (Missing("two readings of /proc/pressure/memory", AGAIN),)
+    if len(counted) < 2:
+        if not window.read(VmCounter):
+            lacking += (missing(window.why_missing(VmCounter)),)
+        return unknown(NAME, "whether tasks waited for memory is unknown", lacking)
+    whole = paging.between(counted[0], counted[-1])
+    moved = {name: whole.moved[name] for name in _SIGNS if whole.moved.get(name)}
+    if not moved and "kswapd" in whole.moved:
+        return Finding(
+            NAME,
+            Verdict.ABSENT,
+            Severity.INFO,
+            f"nothing was reclaimed in {duration(whole.seconds)}, so no task waited for memory",
+            evidence=(*_signs(whole, every=True), *_free(counted)),
+            missing=lacking,
+        )
+    name = next(iter(moved), None)
+    what = f"{moved[name]:,} {_SIGNS[name]}" if name else "reclaim is not counted here"
+    return unknown(NAME, f"{what}; only PSI can show whether tasks waited", lacking)
+
+
+def _calm(window: Window, counted: Sequence[Reading], found: Levels) -> Finding:
+    steps = found.stalls
+    # A total that went back leaves its parts.
+    whole = pressure.between(found[0], found[-1]) or steps[int(steps.some.argmax())]
+    evidence = list(_levels(whole))
+    if len(counted) > 1:
+        evidence += _signs(paging.between(counted[0], counted[-1]), every=False)
+    evidence += _free(counted)
+    lacking = () if counted else (missing(window.why_missing(VmCounter)),)
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"{whole.some:.1f} % of the time a task waited for memory",
+        evidence=tuple(evidence),
+        missing=lacking,
+    )
+
+
+def _pressed(window: Window, worst: Worst, counted: Readings, found: Levels) -> Finding:
+    evidence: list[Evidence] = []
+    level = pressure.between(*_edges(found, worst.run))
+    over = paging.over(counted, worst.run.start, worst.run.end)
+    if level is not None:
+        evidence += _levels(level)
+    if over is not None:
+        evidence += _signs(over, every=False)
+    evidence += _free(counted)
+    if over is not None and (share := _for_cgroups(over)) is not None:
+        evidence.append(share)
+        worst = worst._replace(severity=_LESS[worst.severity], machine=False)
+    elif over is None and not _machine_reclaims(window, worst.run):
+        worst = worst._replace(severity=Severity.INFO, machine=None)
+    span = (worst.run.start, worst.run.end)
+    stacks = caught(window, is_reclaim, span)
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        worst.severity,
+        _summary(worst, level),
+        entities=_who(stacks),
+        start=window.wall(span[0]),
+        end=window.wall(span[1]),
+        evidence=(*evidence, *_caught(stacks)),
+        missing=() if counted else (missing(window.why_missing(VmCounter)),),
+    )
+
+
+def _for_cgroups(moved: PagingStep) -> Evidence | None:
+    """That nearly all pages were scanned for cgroups; `None` where the machine was short, too."""
+    tasks = moved.by_tasks
+    if "every" not in moved.moved or not tasks:
+        return None
+    machine = moved.moved.get("direct", 0) + moved.moved.get("kswapd", 0)
+    cgroups = max(0, tasks - moved.moved.get("direct", 0))
+    if 100 * machine >= _MACHINES * (machine + cgroups):
+        return None
+    return Evidence(
+        "of the pages scanned, for cgroups at their limits",
+        f"{100 * cgroups / (machine + cgroups):.0f} %",
+        f"< {100 - _MACHINES} %",
+        "% of the pages scanned",
+        "/proc/vmstat",
+        100 * cgroups / (machine + cgroups),
+        "the machine is short as well and waits in some other way",
+    )
+
+
+def _machine_reclaims(window: Window, run: Run[Stall]) -> bool:
+    """Do stacks show reclaim for the whole machine, as a fair part of all that was caught?"""
+    stacks = caught(window, is_reclaim, (run.start, run.end))
+    if stacks is None or stacks.samples < _ENOUGH:
+        return False
+    short = sum(row.samples for row in stacks.rows if is_shortage(row.frames))
+    return 100 * short >= _MACHINES * stacks.samples
+
+
+def _edges(found: Levels, run: Run[Stall]) -> tuple[Level, Level]:
+    first, last = np.searchsorted(found.mono, (run.start, run.end)).tolist()
+    return found[first], found[last]
+
+
+def _who(stacks: Caught | None) -> dict[str, tuple[str, ...]]:
+    if stacks is None:
+        return {}
+    return {
+        "task": tuple(thread_name(*thread) for thread in stacks.leading()),
+        "core": tuple(map(str, stacks.leading_cores())),
+    }
+
+
+def _summary(worst: Worst, level: Stall | None) -> str:
+    some = full = ""
+    if level is not None:
+        some = f" {level.some:.0f} % of"
+        full = f", all of them {level.full:.0f} %" if level.full is not None else ""
+    words = f"tasks waited for memory{some} {duration(worst.run.seconds)}{full}"
+    if worst.machine is False:
+        words += "; in cgroups at their limits; the machine itself is not short"
+    if worst.machine is None:
+        words += "; whether the machine or a cgroup's limit is short is unknown"
+    return words
+
+
+def _levels(level: Stall) -> list[Evidence]:
+    source, unit = "/proc/pressure/memory", f"% of {duration(level.seconds)}"
+    made = [
+        Evidence(
+            "time in which some task waited for memory",
+            f"{level.some:.1f} %",
+            f"< {NOTED.value:.0f} %",
+            unit,
+            source,
+            level.some,
+            "kswapd at work counts as waiting",
+        )
+    ]
+    if level.full is not None:
+        made.append(
+            Evidence(
+                "time in which all tasks waited for memory",
+                f"{level.full:.1f} %",
+                "< 1 %",
+                unit,
+                source,
+                level.full,
+                "only one task was running, so all tasks waited when it did",
+            )
+        )
+    return made
+
+
+def _signs(moved: PagingStep, *, every: bool) -> list[Evidence]:
+    return [
+        Evidence(
+            words,
+            f"{rate:,.0f}",
+            "0 if memory is plentiful",
+            f"pages/s over {duration(moved.seconds)}",
+            "/proc/vmstat",
+            rate,
+            "a full page cache is scanned all the time, and no task waits for it",
+        )
+        for name, words in _SIGNS.items()
+        if (rate := moved.rate(name)) is not None and (every or rate)
+    ]
+
+
+def _free(counted: Sequence[Reading]) -> list[Evidence]:
+    free = counted[-1].sums.get("free") if counted else None
+    if free is None:
+        return []
+    return [
+        Evidence(
+            "free pages",
+            f"{free:,}",
+            "a few per cent; the rest is page cache",
+            "pages at the end",
+            "/proc/vmstat",
+            free,
+            "page cache can be reclaimed, too",
+        )
+    ]
+
+
+def _caught(stacks: Caught | None) -> list[Evidence]:
+    if stacks is None or not stacks.samples:
+        return []
+    share = 100 * stacks.samples / stacks.of.total()
+    return [
+        Evidence(
+            "kernel samples that free memory",
+            f"{share:.0f} %",
+            "< 10 %",
+            "% of the kernel's samples",
+            "perf record",
+            share,
+            "a task that sleeps for memory is not sampled",
+        )
+    ]

@@ -1,0 +1,370 @@
+"""The kernel killed processes because a cgroup's limit or the node's memory was used up.
+
+**What is seen.** The OOM killer's lines in the kernel log: which process was killed, how much
+memory it had, and by which limit: a cgroup's (``oom_memcg=``) with its size, or the node's. The
+evidence has the kernel's own counts as well (`oom_kill` in `/proc/vmstat`, in `memory.events` or
+v1's `memory.oom_control`), and cgroups that are close to their limits now.
+
+**Why it hurts.** A process that is killed cleans nothing up: a job loses its work, a service is
+restarted, runs into the same limit and leaves a dead cgroup each time. If the *node* runs out, the
+kernel takes the biggest process, whichever it is.
+
+**What would make it wrong.** A limit is a decision, and a batch job may be meant to die at
+it. The log is a ring: the finding says how far back it reaches, and old kills fall out of it before
+the counter forgets them. The kernel leaves out the line with the cgroup's name if it kills more
+than ten times in five seconds; such kills are counted, their cgroup is unknown. Use close to a
+limit is no shortage by itself, since page cache counts too and is reclaimed first. Kills by
+systemd-oomd, earlyoom or a kubelet's eviction are signals like any other, and not counted here.
+
+**Check by hand.** ``dmesg -T | grep -E 'oom-kill:|Killed process'``;
+``grep oom_kill /proc/vmstat``; ``cat /sys/fs/cgroup/PATH/memory.events``
+(v1: ``/sys/fs/cgroup/memory/PATH/memory.oom_control``).
+
+**What to do.** Compare the limit with what the program needs: ``systemctl show -p MemoryMax UNIT``,
+a pod's ``resources.limits.memory``. Raise it, or find out why the program needs more than it used
+to. Where the node was short: ``ps -eo rss,pid,comm --sort -rss | head``, and give the biggest a
+limit of its own, so that it is killed and not its neighbour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from shlex import quote
+from typing import NamedTuple
+
+from sexton.detect import kernel_log
+from sexton.detect.counters import moved
+from sexton.detect.kernel_log import DAY_S, Reach
+from sexton.detect.oom import Kill, kills
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
+from sexton.detect.stalls import biggest_processes
+from sexton.model.diagnosis import Step
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupMemory
+from sexton.model.rows.memory import VmCounter
+from sexton.model.text import count, size
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+from sexton.series import paging
+
+NAME = "oom_kills"
+
+RECENT = Threshold(
+    "recent",
+    3600,
+    "s",
+    "time for an engineer to respond, but not so long that the node stays unhealthy all day",
+)
+NODE_RECENT = Threshold(
+    "recent for the node", DAY_S, "s", "the next peak of the day takes the next victim"
+)
+AGAIN = Threshold("again", 3, "kills of one cgroup", "one may be a bad input; three are a loop")
+AGAIN_S = Threshold("again within", 3600, "s", "a leak that takes hours to fill is another matter")
+NEAR = Threshold("near", 90, "% of its limit", "one large request more, and it is reached")
+_SHOWN = 8
+_NEAR_SHOWN = 3
+_LOG = "sudo sexton diagnose  # the kernel log names process and cgroup"
+
+
+class _Group(NamedTuple):
+    """Kills by the same limit, the oldest first."""
+
+    kills: list[Kill]
+    severity: Severity
+
+    @property
+    def last(self) -> Kill:
+        return self.kills[-1]
+
+    @property
+    def name(self) -> str | None:
+        return self.last.home
+
+    @property
+    def times(self) -> int:
+        """How often the killer came: with `memory.oom.group` it takes several at once."""
+        return sum(not kill.along for kill in self.kills) or 1
+
+    @property
+    def limit_bytes(self) -> int | None:
+        known = [kill.limit_bytes for kill in self.kills if kill.limit_bytes is not None]
+        return known[-1] if known else None
+
+
+class _Counted(NamedTuple):
+    """`oom_kill` of `/proc/vmstat`: since boot, and in this window; `None` is unknown."""
+
+    total: int | None
+    recent: int | None
+
+
+def _ruled_out(window: Window) -> str:
+    return "OOM kills" if _counted(window).total == 0 else ""
+
+
+def _look(finding: Finding, window: Window) -> list[Step]:
+    units, cgroups = finding.entities.get("unit", ()), finding.entities.get("cgroup", ())
+    why = "its limit; raise it, or find out why the program needs more"
+    if units:
+        return [Step(f"systemctl show -p MemoryMax -p MemoryPeak {quote(units[0])}", why, READS)]
+    census = next(iter(window.latest(CgroupCensus) or ()), None)
+    alive = {row.path for row in window.latest(CgroupDir) or ()}
+    if cgroups and cgroups[0] in alive and census is not None and census.mount_point:
+        names = ("memory.limit_in_bytes", "memory.max_usage_in_bytes")
+        if census.version == 2:
+            names = ("memory.max", "memory.peak")
+        place = f"{census.mount_point}{cgroups[0]}"
+        return [Step(" ".join(["head", *(quote(f"{place}/{name}") for name in names)]), why, READS)]
+    if cgroups:
+        words = "which processes had the memory when it was killed, and what was using it"
+        return [Step("dmesg -T | grep -B 40 -A 2 'oom-kill:' | less", words, READS)]
+    return biggest_processes(finding, window)
+
+
+@detector(
+    thresholds=(RECENT, NODE_RECENT, AGAIN, AGAIN_S, NEAR),
+    title="OOM kills",
+    story="Processes were killed for memory",
+    lanes=("events", "pressure"),
+    about=("cgroup", "unit", "task"),
+    answers={"unit": 5, "cgroup": 5, "task": 6, "job": 4},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, _look),
+)
+def detect(window: Window) -> Finding:
+    """Who was killed, by which limit and how often; the gravest limit first."""
+    counted = _counted(window)
+    found = kills(window)
+    if found:
+        return _killed(window, _groups(window, found), counted)
+    if counted.recent:
+        return _unnamed(window, counted.recent, counted)
+    return _none(window, counted)
+
+
+def _counted(window: Window) -> _Counted:
+    readings = paging.readings(window)
+    if not len(readings):
+        return _Counted(None, None)
+    over = paging.between(readings[0], readings[-1]) if len(readings) > 1 else None
+    return _Counted(readings[-1].sums.get("killed"), over.moved.get("killed") if over else None)
+
+
+def _groups(window: Window, found: Sequence[Kill]) -> list[_Group]:
+    """By limit; the gravest first, of equals the one with the latest kill."""
+    by_limit: dict[tuple[str, str | None], list[Kill]] = {}
+    for kill in found:
+        by_limit.setdefault((kill.scope, kill.home), []).append(kill)
+    made = [_Group(mine, _severity(window, mine)) for mine in by_limit.values()]
+    return sorted(made, key=lambda group: (-group.severity.rank, group.last.age_s or 0.0))
+
+
+def _severity(window: Window, mine: Sequence[Kill]) -> Severity:
+    recent = [kill for kill in mine if _is_recent(kill, window)]
+    if not recent:
+        return Severity.WARNING if any(kill.age_s is None for kill in mine) else Severity.INFO
+    if recent[-1].scope == "node":
+        return Severity.CRITICAL
+    again = recent[-1].home is not None and _often(recent)
+    return Severity.CRITICAL if again else Severity.WARNING
+
+
+def _is_recent(kill: Kill, window: Window) -> bool:
+    if kill.wall_s is None or kill.age_s is None:
+        return False
+    limit = NODE_RECENT if kill.scope == "node" else RECENT
+    return kill.age_s <= limit.value or window.start <= kill.wall_s <= window.end
+
+
+def _often(recent: Sequence[Kill]) -> bool:
+    ages = [kill.age_s for kill in recent if kill.age_s is not None and not kill.along]
+    behind = ages[int(AGAIN.value) - 1 :]
+    return any(first - last <= AGAIN_S.value for first, last in zip(ages, behind, strict=False))
+
+
+def _killed(window: Window, groups: Sequence[_Group], counted: _Counted) -> Finding:
+    reach = kernel_log.reach(window) or Reach(None, False, 0, "kernel log")
+    worst = groups[0]
+    shown = [group for group in groups if group.severity is worst.severity]
+    every = [kill for group in shown for kill in group.kills]
+    dated = sorted(kill.wall_s for kill in every if kill.wall_s is not None)
+    evidence = [line for group in groups[:_SHOWN] for line in _evidence(group, reach)]
+    evidence += _counts(counted)
+    evidence += _near(window)
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        worst.severity,
+        _summary(worst, len(shown) - 1),
+        entities={
+            "cgroup": _names(group.name for group in shown),
+            "unit": _names(kill.unit for kill in reversed(every)),
+            "task": _names(kill.task for kill in reversed(every)),
+        },
+        start=dated[0] if dated else None,
+        end=dated[-1] if dated else None,
+        evidence=tuple(evidence),
+    )
+
+
+def _names(found: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for item in found if item is not None))
+
+
+def _summary(group: _Group, others: int) -> str:
+    last = group.last
+    age = f"{duration(last.age_s)} ago" if last.age_s is not None else "at an unknown time"
+    more = f"; also at {count(others, 'other limit')}" if others else ""
+    killed = "the OOM killer killed"
+    if last.scope == "node":
+        killed = f"the node ran out of memory and {killed}"
+    if len(group.kills) == 1:
+        return f"{killed} {last.words}{_where(group)} {age}{more}"
+    often = "once" if group.times == 1 else f"{group.times:,} times"
+    times = f", {often}" if group.times != len(group.kills) else ""
+    return (
+        f"{killed} {len(group.kills):,} processes{_where(group)}{times}{_within(group)};"
+        f" last {last.words} {age}{more}"
+    )
+
+
+def _where(group: _Group) -> str:
+    """Whose limit it was."""
+    last = group.last
+    if last.scope == "cgroup" and group.name is not None:
+        unit = last.unit
+        whose = f"{unit}, " if unit is not None and unit not in group.name else ""
+        limit = f" ({whose}limit {size(group.limit_bytes)})" if group.limit_bytes else ""
+        return f" in {group.name}{limit}"
+    if last.scope == "cgroup":
+        return " in a cgroup that the log does not name"
+    if last.scope and last.scope != "node":
+        return f" for the memory nodes of a {last.scope}"
+    return ""
+
+
+def _within(group: _Group) -> str:
+    ages = [kill.age_s for kill in group.kills if kill.age_s is not None]
+    return f" within {duration(max(ages[0] - ages[-1], 0.1))}" if len(ages) > 1 else ""
+
+
+def _evidence(group: _Group, reach: Reach) -> Iterator[Evidence]:
+    where = group.name or ("the node" if group.last.scope == "node" else "an unnamed cgroup")
+    yield Evidence(
+        f"OOM kills in {where}",
+        f"{len(group.kills):,}",
+        "0",
+        f"processes {reach.words}",
+        reach.origin,
+        float(len(group.kills)),
+        "it is meant to be killed at its limit",
+    )
+    last = group.last
+    if last.rss_bytes is not None:
+        limit = group.limit_bytes
+        yield Evidence(
+            f"last killed, {last.task}",
+            size(last.rss_bytes),
+            f"limit {size(limit)}" if limit is not None else "less",
+            "bytes resident when it was killed",
+            reach.origin,
+            float(last.rss_bytes),
+            "shared pages count for every process that maps them",
+        )
+
+
+def _counts(counted: _Counted) -> list[Evidence]:
+    if counted.total is None:
+        return []
+    recent = f", {counted.recent:,} in this window" if counted.recent is not None else ""
+    return [
+        Evidence(
+            "OOM kills on the node",
+            f"{counted.total:,} since boot{recent}",
+            "0",
+            "processes",
+            "/proc/vmstat",
+            float(counted.total),
+            "the kernel is older than 4.13, which began to count them",
+        )
+    ]
+
+
+def _near(window: Window) -> list[Evidence]:
+    """Cgroups that are close to their limits now, the fullest first."""
+    rows = [row for row in window.latest(CgroupMemory) or () if row.limit_bytes > 0]
+    full = [row for row in rows if 100 * row.used_bytes >= NEAR.value * row.limit_bytes]
+    full.sort(key=lambda row: (-row.used_bytes / row.limit_bytes, row.path))
+    return [
+        Evidence(
+            f"{row.path} now",
+            f"{100 * row.used_bytes / row.limit_bytes:.0f} % of {size(row.limit_bytes)}",
+            f"< {NEAR.value:.0f} %",
+            "% of its limit",
+            "memory.current, memory.max",
+            100 * row.used_bytes / row.limit_bytes,
+            "most of it is page cache, which is reclaimed before anything is killed",
+        )
+        for row in full[:_NEAR_SHOWN]
+    ]
+
+
+def _unnamed(window: Window, recent: int, counted: _Counted) -> Finding:
+    """The counter moved, and no line says who it was; `memory.events` may say where."""
+    counters = moved(window, CgroupMemory, "killed") or {}
+    where = sorted((-mine.get("killed", 0.0), str(thing[0])) for thing, mine in counters.items())
+    paths = [path for number, path in where if number < 0]
+    limits = {row.path: row.limit_bytes for row in window.latest(CgroupMemory) or ()}
+    inside = ""
+    if paths:
+        limit = f" (limit {size(limits[paths[0]])})" if paths[0] in limits else ""
+        inside = f" in {paths[0]}{limit}"
+    lacking = kernel_log.lacking(window) or (
+        Missing("no line in the kernel log names the process", _LOG),
+    )
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.WARNING,
+        f"the OOM killer killed {count(recent, 'process', 'processes')}{inside}"
+        f" in {duration(window.seconds)}; the log does not name them",
+        entities={"cgroup": tuple(paths)},
+        start=window.start,
+        end=window.end,
+        evidence=(*_counts(counted), *_near(window)),
+        missing=lacking,
+    )
+
+
+def _none(window: Window, counted: _Counted) -> Finding:
+    """None is known where the counter is zero, where both it and the log have none of this window,
+    or where the log reaches far enough back."""
+    reach = kernel_log.reach(window)
+    if counted.total == 0:
+        return _absent("0 OOM kills since boot", [*_counts(counted), *_near(window)])
+    earlier = f"; {counted.total:,} since boot, before the log begins" if counted.total else ""
+    long = reach is not None and (reach.whole_boot or (reach.seconds or 0.0) >= RECENT.value)
+    if reach is not None and (long or counted.recent == 0):
+        line = Evidence(
+            "OOM kills in the kernel log",
+            "0",
+            "0",
+            reach.words,
+            reach.origin,
+            0.0,
+            reach.wrong_if or "the lines were lost",
+        )
+        text = f"0 OOM kills {reach.words}{earlier}"
+        return _absent(text, [line, *_counts(counted), *_near(window)])
+    total = f"{counted.total:,} OOM kills since boot" if counted.total else "OOM kills"
+    lacking = kernel_log.lacking(window)
+    if reach is not None:
+        lacking = (Missing(f"a kernel log of the last {duration(RECENT.value)}", _LOG),)
+        return unknown(NAME, f"{total}: the log shows none {reach.words} only", lacking)
+    if not window.read(VmCounter):
+        return unknown(NAME, "whether the OOM killer ran is unknown", lacking)
+    return unknown(NAME, f"{total}: when is in the kernel log only", lacking)
+
+
+def _absent(text: str, evidence: Sequence[Evidence]) -> Finding:
+    return Finding(NAME, Verdict.ABSENT, Severity.INFO, text, evidence=tuple(evidence))

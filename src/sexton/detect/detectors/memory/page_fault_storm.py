@@ -1,0 +1,510 @@
+"""Page faults are so frequent that the kernel does little else.
+
+**What is seen.** Faults a second from `/proc/vmstat` (`pgfault`, and `pgmajfault` for those that
+waited for a disk), per core; the processes that caused them (`/proc/PID/stat`); and, with stacks,
+the cores on which fault handlers were sampled, and whether such a core was held in the kernel. A
+held core that mostly handles faults is a storm at any rate: the cost of a fault differs a
+hundredfold between machines, and under software emulation a tenth of the rate fills a core.
+
+**Why it hurts.** A minor fault costs about a microsecond in the kernel, more if threads contend
+for the lock of one address space: at hundreds of thousands a second a core does nothing else, and
+work bound to it waits. A major fault blocks its task until the disk read completes.
+
+**What would make it wrong.** Every program faults as it starts and grows: a healthy compiler causes
+tens of thousands per second and core, so a high rate alone is only *info*. It is a warning if
+faults held a core (stacks and `/proc/stat` agree), or if major faults came with memory pressure:
+pages that were still needed had been evicted. Major faults alone are a cold start. Faults inside
+reclaim count as *direct_reclaim*. Without stacks, one process on a large machine disappears in the
+average; if it also held a core, that is noted, since its faults may be the reason. In the original
+incident, page faults were a red herring.
+
+**Check by hand.** ``sar -B 1 10`` (fault/s, majflt/s); ``pidstat -r 1``; ``sudo perf trace -F all
+--no-syscalls sleep 2``.
+
+**What to do.** Find out why that process maps and unmaps: an allocator that returns memory at
+once (``MALLOC_TRIM_THRESHOLD_``, jemalloc's ``dirty_decay_ms``), a loop of short-lived processes, a
+garbage collector. Huge pages need fewer faults for the same memory. With pressure: see
+*memory_pressure*.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from sexton.detect.detectors.cpu import saturated_core
+from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE, held_meanwhile
+from sexton.detect.families import is_fault
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.runs import Run, runs
+from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
+from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, stalled
+from sexton.model.counters import delta
+from sexton.model.diagnosis import Step
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.stack import StackCount
+from sexton.model.rows.task import Process
+from sexton.model.text import seconds as duration
+from sexton.model.window import Batch, Window
+from sexton.series import paging
+from sexton.series.paging import PagingStep, PagingSteps, Readings
+from sexton.series.pressure import Stall
+from sexton.series.rates import SLACK
+
+#: Processes are read every two seconds live and every ten in a recording.
+AROUND_S = 10.5
+
+
+class Faulting(NamedTuple):
+    """A process and its page faults while it was watched, of both kinds."""
+
+    pid: int
+    comm: str
+    minor: int
+    major: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.comm}[{self.pid}]"
+
+
+class Tally(NamedTuple):
+    """Every process that faulted, and the seconds over which they were watched."""
+
+    processes: Sequence[Faulting]
+    start: float
+    end: float
+
+
+def tally(window: Window, span: tuple[float, float]) -> Tally | None:
+    """By the readings of processes around a span; `None` where there are not two of them.
+
+    A process that was born meanwhile took all it has; one that exited is unknown.
+    """
+    read = _around(window.between(Process, span[0] - AROUND_S, span[1] + AROUND_S), span)
+    if len(read) < 2:
+        return None
+    minor: dict[tuple[int, int], int] = {}
+    major: dict[tuple[int, int], int] = {}
+    names: dict[tuple[int, int], str] = {}
+    for before, after in pairwise(read):
+        known = {(row.pid, row.start_ms): row for row in before.rows}
+        for row in after.rows:
+            key = (row.pid, row.start_ms)
+            was = known.get(key)
+            if was is None and row.start_ms / 1000 < before.mono_s - 1:
+                continue  # it was hidden or missed; since when it counts is unknown
+            small = delta(0 if was is None else was.minor_faults, row.minor_faults)
+            large = delta(0 if was is None else was.major_faults, row.major_faults)
+            if small or large:
+                minor[key] = minor.get(key, 0) + (small or 0)
+                major[key] = major.get(key, 0) + (large or 0)
+                names[key] = row.comm
+    made = [Faulting(key[0], names[key], minor[key], major[key]) for key in names]
+    return Tally(made, read[0].mono_s, read[-1].mono_s)
+
+
+def holder(window: Window, held: Finding, least: float) -> tuple[Faulting, Tally] | None:
+    """The process that held a core and took so many minor faults a second meanwhile, if any did."""
+    if held.start is None or held.end is None:
+        return None
+    since = window.start_mono - window.start
+    counted = tally(window, (held.start + since, held.end + since))
+    if counted is None:
+        return None
+    threads = [name.rpartition("[")[2] for name in held.entities.get("task", ())]
+    pids = {thread.partition("/")[0].rstrip("]") for thread in threads}
+    enough = least * (counted.end - counted.start)
+    mine = [
+        process
+        for process in counted.processes
+        if str(process.pid) in pids and process.minor >= enough
+    ]
+    return (max(mine, key=lambda process: process.minor), counted) if mine else None
+
+
+def _around(
+    batches: Sequence[Batch[Process]], span: tuple[float, float]
+) -> Sequence[Batch[Process]]:
+    """From the last reading before it to the first after it, and those between."""
+    near = [batch for batch in batches if span[0] - AROUND_S <= batch.mono_s <= span[1] + AROUND_S]
+    before = [batch.mono_s for batch in near if batch.mono_s <= span[0]]
+    after = [batch.mono_s for batch in near if batch.mono_s >= span[1]]
+    start = before[-1] if before else span[0]
+    end = after[0] if after else span[1]
+    return [batch for batch in near if start <= batch.mono_s <= end]
+
+
+NAME = "page_fault_storm"
+
+MINOR = Threshold(
+    "faults",
+    100_000,
+    "a second and core",
+    "measured on 6.18: small compilations 54,000, a shell loop 50,000, nothing but faults 380,000",
+)
+MAJOR = Threshold(
+    "major faults", 500, "a second", "where node_exporter's own alert rules begin to warn"
+)
+LASTING = Threshold("for", 2, "s in a row", "the start of one large program is over by then")
+MOSTLY = Threshold(
+    "of a held core", 50, "% of its kernel samples", "less, and something else held it"
+)
+CAUGHT = Threshold(
+    "caught", 20, "samples/s and core", "a fifth of a core at 97 Hz; fewer prove nothing"
+)
+HOLDER = Threshold(
+    "of a held core's task",
+    10_000,
+    "faults a second",
+    "at 0.1 ms each, as under emulation, they fill a core; only stacks can confirm it",
+)
+BLAME = Threshold("blame", 20, "% of the faults", "processes with fewer did not cause the storm")
+
+AGAIN = "sexton diagnose --seconds 10"
+WITH_STACKS = "sudo sexton diagnose --stacks"
+_SHOWN = 8
+
+
+class Storm(NamedTuple):
+    """The stretch that matters, by its rate. `stalled` are the seconds of it with memory pressure,
+    where it is major faults that came."""
+
+    run: Run[PagingStep]
+    is_major: bool
+    stalled: float
+
+
+class _Second(NamedTuple):
+    """A second of one core that was mostly in faults, and how often it was caught there."""
+
+    start: float
+    end: float
+    core: int
+    samples: int
+
+
+class _Seen(NamedTuple):
+    """A stretch, the cores it held (seconds each), and who took the faults."""
+
+    run: Run[PagingStep] | Run[_Second]
+    is_major: bool
+    stalled: float
+    held: dict[int, float]
+    stacks: Caught | None
+    moved: PagingStep | None
+    tally: Tally | None
+
+    @property
+    def is_warning(self) -> bool:
+        return bool(self.stalled or self.held)
+
+
+_LIMITS = (MINOR, MAJOR, LASTING, KERNEL_SHARE, HELD, MOSTLY, CAUGHT, HOLDER, BLAME, HURTS, LASTS)
+
+
+def _ruled_out(window: Window) -> str:
+    faults = paging.readings(window).steps.total("major")
+    edges = window.bounds_of(VmCounter)
+    if faults is None or edges is None:
+        return ""
+    return f"page faults ({faults / (edges[1] - edges[0]):.0f} major per second)"
+
+
+def _look(_finding: Finding, _window: Window) -> list[Step]:
+    why = "which process maps and unmaps: an allocator that returns memory at once, or a loop of "
+    return [Step("pidstat -r 1 5", why + "short-lived processes", READS)]
+
+
+def _is_major(finding: Finding) -> bool:
+    """Minor faults are ordinary work; only faults that read from disk go with a shortage."""
+    rates = (
+        evidence.number for evidence in finding.evidence if evidence.what == "major page faults"
+    )
+    return any(rate is not None and rate >= MAJOR.value for rate in rates)
+
+
+@detector(
+    thresholds=_LIMITS,
+    title="page fault storm",
+    story="Pages were faulted in, again and again",
+    lanes=("cores", "pressure"),
+    about=("core", "task", "cgroup"),
+    answers={"task": 4},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, _look),
+    mimics=saturated_core.NAME,
+    rises_with=SHORTAGE,
+    rises_if=_is_major,
+)
+def detect(window: Window) -> Finding:
+    """Major faults with pressure, a core that was held by faults, or the highest rate."""
+    found = paging.readings(window)
+    moved = found.steps
+    cores = cores_of(window)
+    storm = worst(moved, cores, stalled(window))
+    burnt = None if storm is not None and storm.stalled else _burnt(window)
+    if burnt is not None:
+        run, held_cores = burnt
+        span = run.start, run.end
+        stacks = caught(window, is_fault, span)
+        over = paging.over(found, *span)
+        both = storm is not None and storm.run.overlap(run) > 0
+        counted = tally(window, storm.run.close_up) if storm is not None and both else None
+        seen = _Seen(run, False, 0.0, held_cores, stacks, over, counted)
+    elif storm is not None:
+        span = storm.run.close_up
+        edges = storm.run.start, storm.run.end
+        stacks = caught(window, is_fault, span)
+        over, counted = paging.over(found, *edges), tally(window, span)
+        seen = _Seen(storm.run, storm.is_major, storm.stalled, {}, stacks, over, counted)
+    else:
+        return _by_the_holder(window) or _calm(window, found, cores)
+    return _storming(window, seen, cores)
+
+
+def cores_of(window: Window) -> int | None:
+    """How many there are; a rate means nothing without."""
+    rows = window.latest(CoreTimes)
+    if rows:
+        return len(rows)
+    return window.node.cores if window.node else None
+
+
+def worst(moved: PagingSteps, cores: int | None, stalls: Sequence[Run[Stall]]) -> Storm | None:
+    """Major faults under pressure, else whichever kind is furthest above its limit."""
+    best: tuple[float, float, Storm] | None = None
+    for is_major, limit in ((True, MAJOR.value), (False, MINOR.value * cores if cores else None)):
+        if limit is None:
+            continue
+        group = "major" if is_major else "faults"
+        for run in runs(moved, moved.rate(group) >= limit):
+            if not run.lasts(LASTING.value):
+                continue
+            stalled = sum(run.overlap(stall) for stall in stalls) if is_major else 0.0
+            stalled = stalled if stalled >= LASTS.value * SLACK else 0.0
+            times = sum(step.moved.get(group, 0) for step in run.steps) / limit
+            if best is None or (stalled, times) > best[:2]:
+                best = stalled, times, Storm(run, is_major, stalled)
+    return best[2] if best else None
+
+
+def _burnt(window: Window) -> tuple[Run[_Second], dict[int, float]] | None:
+    """The core that was longest held in the kernel while it was mostly in faults, with those held
+    so in the same seconds."""
+    stacks = caught(window, is_fault)
+    if stacks is None or not stacks.samples:
+        return None
+    every: Counter[tuple[int, int]] = Counter()
+    for row in window.latest(StackCount) or ():
+        every[row.cpu, row.second_mono] += row.samples
+    mine: Counter[tuple[int, int]] = Counter()
+    for row in stacks.rows:
+        mine[row.cpu, row.second_mono] += row.samples
+    mostly: dict[int, list[_Second]] = {}
+    for (core, second), samples in sorted(mine.items()):
+        if samples >= CAUGHT.value and 100 * samples >= MOSTLY.value * every[core, second]:
+            made = _Second(float(second), float(second + 1), core, samples)
+            mostly.setdefault(core, []).append(made)
+    found = [run for group in mostly.values() for run in runs(group, [True] * len(group))]
+    long = sorted((run for run in found if run.lasts(LASTING.value)), key=_heaviest)
+    for run in long[:_SHOWN]:
+        together = {
+            attempt.steps[0].core for attempt in long if attempt.overlap(run) >= LASTING.value
+        }
+        held = held_meanwhile(window, together | {run.steps[0].core}, run.close_up)
+        if run.steps[0].core in held:
+            return run, {core: held[core].seconds for core in sorted(held)}
+    return None
+
+
+def _heaviest(run: Run[_Second]) -> tuple[int, float, int]:
+    return -sum(step.samples for step in run.steps), run.start, run.steps[0].core
+
+
+def _by_the_holder(window: Window) -> Finding | None:
+    """Without stacks: a core was held, by a process that took faults meanwhile. Noted, no more."""
+    if window.read(StackCount) or not window.read(CoreTimes):
+        return None
+    core = saturated_core.detect(window)
+    found = holder(window, core, HOLDER.value)
+    if found is None:
+        return None
+    who, counted = found
+    share = _share(counted, who, is_major=False)
+    held = core.entities["core"]
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.INFO,
+        f"{share.value} page faults a second by {who.name}, which held core {held[0]}; only stacks"
+        " can show whether its faults held it",
+        entities={"core": held, "task": (who.name,)},
+        start=core.start,
+        end=core.end,
+        evidence=(share,),
+        missing=(Missing("on which core the faults are handled", WITH_STACKS),),
+    )
+
+
+def _calm(window: Window, found: Readings, cores: int | None) -> Finding:
+    if found.steps.total("faults") is None:
+        lack = Missing("two readings of /proc/vmstat", AGAIN)
+        if not window.read(VmCounter):
+            lack = missing(window.why_missing(VmCounter))
+        return unknown(NAME, "fewer than two readings of /proc/vmstat that count faults", (lack,))
+    whole = paging.between(found[0], found[-1])
+    rate = whole.rate("faults") or 0.0
+    lacking = [] if cores else [missing(window.why_missing(CoreTimes))]
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"{rate:,.0f} page faults a second, {whole.rate('major') or 0.0:,.0f} of them major",
+        evidence=tuple(_rates(whole, cores)),
+        missing=tuple(lacking),
+    )
+
+
+def _storming(window: Window, seen: _Seen, cores: int | None) -> Finding:
+    run, stacks = seen.run, seen.stacks
+    # What it was found by comes first: a held core, at whatever rate, or the rate.
+    evidence = [_of_core(seen, core) for core in list(seen.held)[:_SHOWN]]
+    evidence += list(_rates(seen.moved, cores)) if seen.moved is not None else []
+    blamed = _blamed(seen)
+    if seen.tally is not None:
+        evidence += [_share(seen.tally, process, is_major=seen.is_major) for process in blamed]
+    tasks = [process.name for process in blamed]
+    pids = [process.pid for process in blamed]
+    if stacks is not None and stacks.samples:
+        evidence.append(_samples(stacks))
+        leading = stacks.leading(BLAME.value)
+        tasks = [*(thread_name(*thread) for thread in leading), *tasks]
+        pids = [*(pid for pid, _, _ in leading), *pids]
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.WARNING if seen.is_warning else Severity.INFO,
+        _summary(seen, tasks),
+        entities={
+            "core": tuple(map(str, _cores(seen))),
+            "task": tuple(dict.fromkeys(tasks))[:_SHOWN],
+            "cgroup": cgroups_of(window, pids, run.close_up[1]),
+        },
+        start=window.wall(run.start),
+        end=window.wall(run.end),
+        evidence=tuple(evidence),
+        missing=tuple(_lacking(window, cores)),
+    )
+
+
+def _cores(seen: _Seen) -> list[int]:
+    """Those held by it; else those mostly in it, if any was sampled."""
+    if seen.held or seen.stacks is None:
+        return list(seen.held)
+    cores = seen.stacks.cores
+    mostly = [core for core in cores if seen.stacks.share(core) >= MOSTLY.value]
+    return sorted(mostly, key=lambda core: (-cores[core], core))[:_SHOWN]
+
+
+def _summary(seen: _Seen, tasks: Sequence[str]) -> str:
+    rate = seen.moved.rate("major" if seen.is_major else "faults") if seen.moved else None
+    kind = "major page faults" if seen.is_major else "page faults"
+    many = f"{rate:,.0f} {kind} a second" if rate is not None else kind
+    by = f" by {tasks[0]}" if tasks else ""
+    what = f"{many} for {duration(seen.run.seconds)}{by}"
+    if seen.held:
+        core, longest = max(seen.held.items(), key=lambda key: (key[1], -key[0]))
+        return f"{what}; they held core {core} in the kernel for {duration(longest)}"
+    if seen.stalled:
+        return f"{what}; for {duration(seen.stalled)} of it tasks waited for memory"
+    return f"{what}; no core is seen to be held by it"
+
+
+def _blamed(seen: _Seen) -> list[Faulting]:
+    if seen.tally is None:
+        return []
+    field = "major" if seen.is_major else "minor"
+    every: int = sum(getattr(process, field) for process in seen.tally.processes)
+    found = [
+        process
+        for process in seen.tally.processes
+        if getattr(process, field) and 100 * getattr(process, field) >= BLAME.value * every
+    ]
+    return sorted(found, key=lambda process: (-getattr(process, field), process.pid))
+
+
+def _lacking(window: Window, cores: int | None) -> list[Missing]:
+    lacking = []
+    if not window.read(StackCount):
+        lacking.append(Missing("on which core the faults are handled", WITH_STACKS))
+    if not window.read(Process):
+        lacking.append(missing(window.why_missing(Process)))
+    if cores is None:
+        lacking.append(missing(window.why_missing(CoreTimes)))
+    return lacking
+
+
+def _rates(moved: PagingStep, cores: int | None) -> list[Evidence]:
+    unit, source = f"a second over {duration(moved.seconds)}", "/proc/vmstat"
+    made = []
+    if (rate := moved.rate("faults")) is not None:
+        text = f" ({rate / cores:,.0f} per core)" if cores else ""
+        limit = f"< {MINOR.value * cores:,.0f}" if cores else f"< {MINOR.value:,.0f} per core"
+        limit += ", and no core held by them"
+        wrong_if = "compilers, shells and anything that starts many programs do that"
+        made.append(
+            Evidence("page faults", f"{rate:,.0f}{text}", limit, unit, source, rate, wrong_if)
+        )
+    if (rate := moved.rate("major")) is not None:
+        wrong_if = "programs that start with a cold cache are read from disk"
+        limit = f"< {MAJOR.value:,.0f}"
+        made.append(
+            Evidence("major page faults", f"{rate:,.0f}", limit, unit, source, rate, wrong_if)
+        )
+    return made
+
+
+def _share(counted: Tally, who: Faulting, *, is_major: bool) -> Evidence:
+    seconds = counted.end - counted.start
+    faults = who.major if is_major else who.minor
+    return Evidence(
+        f"{'major ' if is_major else ''}page faults of {who.name}",
+        f"{faults / seconds:,.0f}",
+        "some hundreds",
+        f"a second over {duration(seconds)}",
+        "/proc/PID/stat",
+        faults / seconds,
+        "processes that exited in this time are not counted",
+    )
+
+
+def _samples(stacks: Caught) -> Evidence:
+    every = stacks.of.total()
+    share = 100 * stacks.samples / every
+    return Evidence(
+        "kernel samples that handle page faults",
+        f"{stacks.samples:,} of {every:,}",
+        f"< {MOSTLY.value:.0f} %",
+        "samples",
+        "perf record",
+        share,
+        "a task that waits for the disk is not sampled",
+    )
+
+
+def _of_core(seen: _Seen, core: int) -> Evidence:
+    assert seen.stacks is not None
+    return Evidence(
+        f"core {core} held by page faults, and its samples in them",
+        f"{seen.held[core]:.1f} s, {seen.stacks.share(core):.0f} %",
+        f"< {HELD.value:.0f} s",
+        "seconds in a row",
+        "/proc/stat, perf record",
+        seen.held[core],
+        "samples and times are a moment apart",
+    )

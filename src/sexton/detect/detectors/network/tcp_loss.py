@@ -1,0 +1,308 @@
+"""TCP retransmits much of its data: segments get lost, or connections are cut off.
+
+**What is seen.** TCP's own counters (`/proc/net/snmp`, `/proc/net/netstat`) second by second: how
+many segments were retransmitted, against how many were sent, in the worst three to ten seconds;
+retransmission timeouts, lost retransmissions, and connections that were aborted because the peer
+did not answer. What is retransmitted to *open* a connection (SYN) is left out where the kernel
+counts it: an agent that keeps connecting to a dead address is not loss.
+
+**Why it hurts.** Each loss costs a round trip, each timeout 0.2 s and then double. A connection
+that is aborted is an error in some job: a lost actor, a broken pipe, a fetch that timed out.
+
+**What would make it wrong.** The counters are those of one network namespace: pods with a network
+of their own are not in them. Traffic over loopback is, and makes a loss elsewhere look smaller. The
+other end may be to blame, or anything between: the counters do not say which. A peer that is
+switched off makes its connections retransmit as a loss would, a few times each. A segment or two
+retransmitted are ordinary everywhere, one in a hundred over the internet.
+
+**Check by hand.** ``nstat -z TcpRetransSegs TcpOutSegs TcpExtTCPTimeouts TcpExtTCPAbortOnTimeout``
+twice, ``ss -ti`` for the connections with ``retrans:``, ``ip -s link`` for drops on this side.
+
+**What to do.** Look for what dropped packets here at that moment: a reset (`nic_resets`), a core
+that did not poll (`starved_napi`), too many packets (`softirq_flood`), a full table
+(`conntrack_full`). Where nothing did, check the peer and the network in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from sexton.detect.counters import moved
+from sexton.detect.registry import Threshold, detector, unknown
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.net import TcpCounters
+from sexton.model.text import count
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+from sexton.series.rates import F64, Steps, runs, steps_of, stretches, sums
+
+NAME = "tcp_loss"
+
+LASTING = Threshold("lasting", 3, "s", "a switch that overflows loses packets for less time")
+STRETCH = Threshold(
+    "stretch",
+    10,
+    "s",
+    "an interface that is reset is down for seconds; a minute averages that away",
+)
+SOME = Threshold("some", 10, "retransmits", "a peer that vanished causes up to six in ten seconds")
+NOTED = Threshold(
+    "noted", 1, "% retransmitted", "usual over the internet, ten times a data centre's"
+)
+BUSY = Threshold("busy", 500, "segments in a stretch", "below 50 per second a share means nothing")
+LOSSY = Threshold(
+    "lossy", 5, "% retransmitted", "from about here TCP's throughput falls to a fraction"
+)
+CUT_OFF = Threshold(
+    "cut off", 25, "% retransmitted", "with a quarter retransmitted hardly anything gets through"
+)
+MANY = Threshold("many", 20, "retransmits", "several connections cut off at once, not one peer")
+GIVEN_UP = Threshold(
+    "given up",
+    5,
+    "connections in a stretch",
+    "one may be a peer that was switched off; five at once are not",
+)
+_ALL = (LASTING, STRETCH, SOME, NOTED, BUSY, LOSSY, CUT_OFF, MANY, GIVEN_UP)
+#: Readings come a little early or late.
+EARLY, LATE = 0.9, 1.1
+#: Stretches that are weighed one by one, of each sort.
+_WEIGHED = 200
+_COUNTERS = (
+    "out_segments", "retransmitted_segments", "syn_retransmits", "aborts_on_timeout",
+    "attempt_fails", "timeouts", "lost_retransmits",
+)  # fmt: skip
+_SOURCE = "/proc/net/snmp, /proc/net/netstat"
+
+
+class _Stretch(NamedTuple):
+    """Neighbouring readings; of each counter what it moved by, `None` where it is not counted.
+
+    `given_up` are connections that were established: how many at least.
+    """
+
+    start: float
+    end: float
+    sent: int
+    again: int
+    timeouts: int | None
+    given_up: int
+
+    @property
+    def share(self) -> float:
+        """Of everything sent, in per cent. Retransmits are not counted as sent."""
+        return 100 * self.again / (self.sent + self.again) if self.again else 0.0
+
+    @property
+    def is_noted(self) -> bool:
+        return (self.again >= SOME.value and self.share >= NOTED.value) or self.given_up > 0
+
+    @property
+    def hurts(self) -> bool:
+        lossy = self.sent + self.again >= BUSY.value and self.share >= LOSSY.value
+        is_cut_off = self.again >= MANY.value and self.share >= CUT_OFF.value
+        lasts = self.end - self.start >= LASTING.value * EARLY
+        return (lasts and (lossy or is_cut_off)) or self.given_up >= GIVEN_UP.value
+
+    @property
+    def weight(self) -> tuple[bool, bool, float, int]:
+        """Much and a great part of it: three seconds cut off, not ten with those among them."""
+        return self.hurts, self.is_noted, self.again * self.share, self.given_up
+
+
+def _ruled_out(window: Window) -> str:
+    counters = (moved(window, TcpCounters, "out_segments", "retransmitted_segments") or {}).get(())
+    if counters is None or not (sent := counters.get("out_segments")):
+        return ""
+    again = counters.get("retransmitted_segments")
+    return "" if again is None else f"TCP loss ({100 * again / sent:.1f} % retransmits)"
+
+
+@detector(
+    needs=(TcpCounters,),
+    thresholds=_ALL,
+    title="TCP loss",
+    story="Connections lost packets",
+    lanes=("tcp", "nics", "events"),
+    about=(),
+    answers={"job": 2},
+    ruled_out=_ruled_out,
+    ends_jobs=True,
+)
+def detect(window: Window) -> Finding:
+    """The worst stretch, and how it compares with the whole."""
+    found = _losses(window)
+    if not len(found.end):
+        lacking = Missing("two readings of TCP's counters", "sexton diagnose --seconds 10")
+        return unknown(NAME, "one reading does not show what was lost when", (lacking,))
+    worst = max((_worst(found, length.value) for length in (LASTING, STRETCH)),
+                key=lambda stretch: stretch.weight)  # fmt: skip
+    whole = _whole(window, found)
+    if not worst.is_noted:
+        return _sound(window, whole, worst)
+    start, end = _around(found, worst)
+    inside = (found.start >= start) & (found.start < end)
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.WARNING if worst.hurts else Severity.INFO,
+        _summary(worst, int(found.given_up[inside].sum())),
+        start=window.wall(start),
+        end=window.wall(end),
+        evidence=tuple(_evidence(worst, whole, found)),
+    )
+
+
+class _Losses(NamedTuple):
+    """Every step: segments sent and retransmitted on established connections, and established
+    connections given up, at least. `moved` has the counters themselves."""
+
+    start: F64
+    end: F64
+    sent: F64
+    again: F64
+    given_up: F64
+    moved: Mapping[str, F64]
+
+
+def _losses(window: Window) -> _Losses:
+    steps = steps_of(window.columns(TcpCounters, _COUNTERS))
+    if not steps.things:
+        nothing = np.empty(0)
+        return _Losses(nothing, nothing, nothing, nothing, nothing, {})
+    known = ~np.isnan(np.stack([array[0] for array in steps.moved.values()])).all(axis=0)
+    moved = {name: value[0][known] for name, value in steps.moved.items()}
+    counted = {name: np.nan_to_num(value) for name, value in moved.items()}
+    return _Losses(
+        steps.start[known],
+        steps.end[known],
+        counted["out_segments"],
+        # SYN retransmits are counted among them, where the kernel counts them.
+        np.maximum(counted["retransmitted_segments"] - counted["syn_retransmits"], 0),
+        # One that was never made is counted as a failed attempt too.
+        np.maximum(counted["aborts_on_timeout"] - counted["attempt_fails"], 0),
+        moved,
+    )
+
+
+def _worst(found: _Losses, length: float) -> _Stretch:
+    """Of every reading the seconds up to it, as far as none is missing: the heaviest of them."""
+    first = stretches(found.start, found.end, length * LATE)
+    sent, again, given_up = (
+        sums(array, first) for array in (found.sent, found.again, found.given_up)
+    )
+    timeouts = sums(found.moved["timeouts"], first)
+    # Most stretches are nowhere near: only the heaviest of each sort are weighed one by one.
+    weight = again * again / np.maximum(sent + again, 1)
+    some = np.argsort(-weight, kind="stable")[:_WEIGHED].tolist()
+    some += np.argsort(-given_up, kind="stable")[:_WEIGHED].tolist()
+    some += np.argsort(-again, kind="stable")[:_WEIGHED].tolist()
+    counted = not np.isnan(found.moved["timeouts"]).all()
+    made = (
+        _Stretch(
+            float(found.start[first[at]]),
+            float(found.end[at]),
+            int(sent[at]),
+            int(again[at]),
+            int(timeouts[at]) if counted else None,
+            int(given_up[at]),
+        )
+        for at in sorted(set(some))
+    )
+    return max(made, key=lambda part: part.weight)
+
+
+def _whole(window: Window, found: _Losses) -> _Stretch:
+    """All that was read."""
+    edges = window.bounds_of(TcpCounters) or (0.0, 0.0)
+    timeouts = found.moved["timeouts"]
+    return _Stretch(
+        *edges,
+        int(found.sent.sum()),
+        int(found.again.sum()),
+        None if np.isnan(timeouts).all() else int(np.nansum(timeouts)),
+        int(found.given_up.sum()),
+    )
+
+
+def _around(found: _Losses, worst: _Stretch) -> tuple[float, float]:
+    """From when to when it went on without a break, the worst stretch among it."""
+    share = 100 * found.again / np.maximum(found.sent + found.again, 1)
+    lost = (share >= NOTED.value) | (found.given_up > 0)
+    touching = [run for run in runs(_times(found), lost[None])
+                if run.overlap(worst.start, worst.end) > 0]  # fmt: skip
+    if not touching:
+        return worst.start, worst.end
+    return touching[0].start, touching[-1].end
+
+
+def _times(found: _Losses) -> Steps:
+    return Steps(found.start, found.end, found.end, [], {})
+
+
+def _summary(worst: _Stretch, given_up: int) -> str:
+    gave = f", {count(given_up, 'connection')} aborted" if given_up else ""
+    return (
+        f"{count(worst.again, 'TCP retransmit')} in {duration(worst.end - worst.start)},"
+        f" {worst.share:.{_digits(worst.share)}f} % of what was sent{gave}"
+    )
+
+
+def _digits(share: float) -> int:
+    return 0 if share >= 10 else 1 if share >= 1 else 2
+
+
+def _evidence(worst: _Stretch, whole: _Stretch, found: _Losses) -> Iterable[Evidence]:
+    yield _shares("retransmits, worst stretch", worst)
+    if whole.end - whole.start > 2 * (worst.end - worst.start):
+        yield _shares("retransmits, all readings", whole)
+    inside = (found.start >= worst.start) & (found.start < worst.end)
+    rest = f"in {duration(worst.end - worst.start)}"
+    for field, what, normal, wrong_if in (
+        ("timeouts", "retransmission timeouts", "a few", "a peer was switched off"),
+        ("lost_retransmits", "retransmits that were lost", "0", "it was reordered, not lost"),
+        ("syn_retransmits", "SYN retransmits", "a few", "a peer was down"),
+    ):
+        number = int(np.nansum(found.moved[field][inside]))
+        if number:
+            yield Evidence(what, f"{number:,}", normal, rest, _SOURCE, number, wrong_if)
+    if whole.given_up:
+        yield Evidence(
+            "established connections aborted",
+            f"{whole.given_up:,}",
+            "0",
+            f"in {duration(whole.end - whole.start)}, at least",
+            _SOURCE,
+            whole.given_up,
+            "the peers were switched off on purpose",
+        )
+
+
+def _shares(what: str, some: _Stretch) -> Evidence:
+    return Evidence(
+        what,
+        f"{some.again:,} to {some.sent:,} sent ({some.share:.{_digits(some.share)}f} %)",
+        f"< {NOTED.value:.0f} %",
+        f"in {duration(some.end - some.start)}",
+        _SOURCE,
+        some.share,
+        "loopback traffic hides a loss elsewhere; a peer that is gone looks like loss",
+    )
+
+
+def _sound(window: Window, whole: _Stretch, worst: _Stretch) -> Finding:
+    sent = whole.sent + whole.again
+    if whole.again:
+        text = f"{whole.again:,} of {count(sent, 'TCP segment')} retransmitted"
+    else:
+        text = f"{count(sent, 'TCP segment')} sent, none retransmitted"
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"{text} in {duration(window.seconds)}",
+        evidence=(_shares("retransmits, worst stretch", worst),),
+    )

@@ -1,0 +1,328 @@
+"""Tasks are stuck waiting for a disk or a file server.
+
+**What is seen.** Hung tasks in the kernel log (``blocked for more than 120 seconds``), and the task
+that holds the lock they wait for, where the kernel names it (6.15 and later); commands that a disk
+did not answer (NVMe time-outs, frozen ATA ports, offline SCSI disks), NFS servers that do not
+respond, and I/O errors of the block layer, each with its device. Also, live, processes that were in
+uninterruptible sleep (state D) at every reading and used no CPU time. The share of time in which
+all tasks waited for I/O (`/proc/pressure/io`) is evidence.
+
+**Why it hurts.** A task in state D cannot be killed, not even by SIGKILL: a job hangs without an
+error until something else gives it up, its node looks idle, and the load average rises by one for
+each such task. A checkpoint that does not end holds up all other ranks.
+
+**What would make it wrong.** Hung tasks wait for whatever they wait for: a mutex of a driver, a
+frozen cgroup and a stopped FUSE server look alike. The owner of a lock is who holds it when the
+line is written; of a semaphore, who took it last. The kernel reports the first ten
+(`kernel.hung_task_warnings`) and then no more. Cloud disks are given years before a time-out is
+reported (``nvme_core.io_timeout=4294967295`` on EC2), so that the log stays silent. State D is seen
+of a process's main thread only. Errors of floppy and optical drives do not count.
+
+**Check by hand.** ``ps -eo state,pid,wchan:32,comm | grep ^D``; ``cat /proc/PID/stack``; ``dmesg -T
+| grep -E 'blocked for more|I/O error|timeout'``; ``iostat -x 1``.
+
+**What to do.** Read what the tasks wait for (their stack); where a task holds the lock that others
+wait for, its stack is the one to read. A disk: move the work, check the volume's status and
+``smartctl -a``. NFS: is the server up, does the network lose packets (`tcp_loss`)? Only the end of
+the wait frees a task in state D: an answer, a reset of the device, or a reboot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from sexton.detect import kernel_log
+from sexton.detect.faults import (
+    Fault,
+    Judged,
+    Report,
+    faults,
+    names,
+    none_logged,
+    present,
+    reach_of,
+)
+from sexton.detect.kernel_log import Line
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.model.diagnosis import Step
+from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.model.rows.event import KernelLog
+from sexton.model.rows.task import Process
+from sexton.model.text import count
+from sexton.model.text import seconds as duration
+from sexton.model.window import Window
+from sexton.series import pressure
+
+NAME = "stuck_io"
+
+RECENT = Threshold(
+    "recent", 3600, "s", "time for an engineer to respond; a stuck disk keeps logging"
+)
+STUCK = Threshold(
+    "stuck", 20, "s in state D", "a busy disk still completes each request within seconds"
+)
+NOTED = Threshold("noted", 8, "s in state D", "the whole of a short live run; worth a line")
+_READINGS = 3
+_LOOK_BACK_S = 60.0
+_SHOWN = 8
+_WHAT = "hung tasks, time-outs or errors of disks"
+_HUNG = "hung task"
+_IGNORED = re.compile(r"fd\d|sr\d|loop\d")
+_NOT_DATA = frozenset({"DISCARD", "WRITE_ZEROES", "SECURE_ERASE"})
+_GONE = ("controller is down", "Device not ready", "Removing", "Disabling", "offline", "dead")
+_WRONG = "it waits for something other than a disk: a lock, a frozen cgroup"
+
+
+class _Lock(NamedTuple):
+    """What a hung task waits for, and who holds it."""
+
+    kind: str
+    owner: str
+
+
+class _Stuck(NamedTuple):
+    """A process in state D at every reading from `start` on (monotonic seconds)."""
+
+    task: str
+    start: float
+    seconds: float
+
+
+def _ruled_out(window: Window) -> str:
+    reach = kernel_log.reach(window)
+    long = reach is not None and (reach.whole_boot or (reach.seconds or 0.0) >= RECENT.value)
+    return "stuck I/O" if long else ""
+
+
+def _look(finding: Finding, window: Window) -> list[Step]:
+    task = next(iter(finding.entities.get("task", ())), "")
+    locks = _locks(kernel_log.lines(window, ("hung_task",)))
+    last, does = _waits(task, locks)[-1], "does" if task in locks else "waits for"
+    found = re.search(r"\[(\d+)\]$", last)
+    if found is not None:
+        return [Step(f"cat /proc/{found[1]}/stack", f"what {last} {does} in the kernel", READS)]
+    return [
+        Step("ps -eo state,pid,wchan:32,comm | grep ^D", "which tasks wait, and for what", READS)
+    ]
+
+
+@detector(
+    thresholds=(RECENT, STUCK, NOTED),
+    title="stuck I/O",
+    story="Tasks were stuck waiting for a disk",
+    lanes=("events", "pressure"),
+    about=("task", "device"),
+    answers={"device": 1, "task": 8, "job": 7},
+    ruled_out=_ruled_out,
+    advice=Advice(Stage.LOOK, _look),
+)
+def detect(window: Window) -> Finding:
+    """Which tasks are stuck, and which disk or server does not answer."""
+    lines = kernel_log.lines(window, ("hung_task", "disk_timeout", "block_error"))
+    back = {line.text("device"): line for line in lines if line.text("phase") == "done"}
+    logged = faults(window, lines, partial(_judged, back), RECENT.value)
+    stuck = _stuck(window)
+    if logged and (logged[0].severity is not Severity.INFO or not stuck):
+        return _logged(window, logged, stuck, _locks(lines))
+    if stuck:
+        return _waiting(window, stuck)
+    if not kernel_log.was_read(window):
+        lacking = (missing(window.why_missing(KernelLog)),)
+        return unknown(NAME, "kernel messages about hung tasks and disks were not read", lacking)
+    reach = reach_of(window)
+    return Finding(
+        NAME,
+        Verdict.ABSENT,
+        Severity.INFO,
+        f"0 hung tasks, time-outs or errors of disks {reach.words}",
+        evidence=(
+            none_logged("hung tasks, time-outs and errors of disks", reach),
+            *_pressed(window),
+        ),
+    )
+
+
+def _judged(back: dict[str | None, Line], line: Line) -> Judged | None:
+    if line.text("owner") is not None:  # a further line about a hung task
+        return None
+    if line.event.family == "hung_task":
+        return Judged(_task(line), _HUNG, Severity.CRITICAL)
+    device, action = line.text("device") or line.text("bus") or "?", line.text("action") or ""
+    if line.text("phase") == "done":
+        return None
+    if line.text("driver") == "nfs":
+        answered = back.get(device)
+        over = answered is not None and (answered.age_s or 0.0) <= (line.age_s or 0.0)
+        severity = Severity.WARNING if over else Severity.CRITICAL
+        return Judged(device, "NFS server did not respond", severity)
+    if line.event.family == "disk_timeout":
+        severity = Severity.CRITICAL if action.startswith(_GONE) else Severity.WARNING
+        return Judged(device, "disk did not answer", severity)
+    if _IGNORED.match(device) or line.text("operation") in _NOT_DATA:
+        return None
+    return Judged(device, "I/O errors", Severity.WARNING)
+
+
+def _task(line: Line) -> str:
+    return f"{line.text('comm')}[{line.text('pid')}]"
+
+
+def _locks(lines: Sequence[Line]) -> dict[str, _Lock]:
+    """By hung task, the lock it waits for as of its last report."""
+    return {
+        _task(line): _Lock(line.text("lock") or "lock", f"{owner}[{line.text('owner_pid')}]")
+        for line in lines
+        if (owner := line.text("owner")) is not None
+    }
+
+
+def _waits(task: str, locks: Mapping[str, _Lock]) -> list[str]:
+    """A task, the owner of the lock it waits for, who that one waits for, and so on; each once."""
+    found = [task]
+    while found[-1] in locks and locks[found[-1]].owner not in found:
+        found.append(locks[found[-1]].owner)
+    return found
+
+
+def _stuck(window: Window) -> list[_Stuck]:
+    """Processes that are stuck now, the longest first; only the last minute is looked at."""
+    readings = window.between(Process, window.end_mono - _LOOK_BACK_S, window.end_mono)
+    since: dict[tuple[int, int], tuple[float, int, Process]] = {}
+    for batch in readings:
+        now: dict[tuple[int, int], tuple[float, int, Process]] = {}
+        for row in batch.rows:
+            # A kernel thread waits like that for anything, a worker or another core among it.
+            if row.state != "D" or row.kernel:
+                continue
+            name = row.pid, row.start_ms
+            begun, seen, before = since.get(name, (batch.mono_s, 0, row))
+            if (before.user_ms, before.system_ms) != (row.user_ms, row.system_ms):
+                begun, seen, before = batch.mono_s, 0, row
+            now[name] = begun, seen + 1, before
+        since = now
+    end = readings[-1].mono_s if readings else 0.0
+    found = [
+        _Stuck(f"{row.comm}[{row.pid}]", begun, end - begun)
+        for begun, seen, row in since.values()
+        if seen >= _READINGS and end - begun >= NOTED.value
+    ]
+    return sorted(found, key=lambda task: (-task.seconds, task.task))
+
+
+def _logged(
+    window: Window, logged: Sequence[Fault], stuck: Sequence[_Stuck], known: Mapping[str, _Lock]
+) -> Finding:
+    worst = logged[0]
+    current = [fault for fault in logged if fault.severity is not Severity.INFO]
+    shown = current or list(logged)
+    tasks = [fault.thing for fault in shown if fault.what == _HUNG]
+    devices = [fault.thing for fault in shown if fault.what != _HUNG]
+    locks = {task: known[task] for task in tasks if task in known}
+    owners = [lock.owner for lock in locks.values()]
+    report = Report(
+        _summary(worst, len(tasks), names(devices)) + _held_by(worst.thing, locks),
+        {
+            "task": names([*tasks, *owners, *(item.task for item in stuck)]),
+            "device": names(devices),
+        },
+        _WRONG,
+        (
+            *(_owned(task, lock) for task, lock in list(locks.items())[:_SHOWN]),
+            *map(_evidence, stuck[:_SHOWN]),
+            *_pressed(window),
+        ),
+    )
+    begun = [
+        line.wall_s - (line.number("seconds") or 0)
+        for fault in shown
+        for line in fault.lines
+        if line.wall_s is not None
+    ]
+    made = present(NAME, logged, reach_of(window), report)
+    return replace(made, start=min(begun, default=None))
+
+
+def _summary(worst: Fault, tasks: int, devices: tuple[str, ...]) -> str:
+    if worst.what == _HUNG:
+        long = worst.last.number("seconds")
+        lasting = f" for more than {duration(long)}" if long else ""
+        others = f" (and {count(tasks - 1, 'more task')})" if tasks > 1 else ""
+        disks = f"; disk: {', '.join(devices[:2])}" if devices else ""
+        return f"{worst.thing} was stuck{lasting}{others}, {worst.when}{disks}"
+    if worst.what == "I/O errors":
+        return f"I/O errors on {worst.thing}, last {worst.when}{worst.times}"
+    words = {"NFS server did not respond": f"NFS server {worst.thing} did not respond"}
+    return f"{words.get(worst.what, f'{worst.thing} did not answer')}, {worst.when}{worst.times}"
+
+
+def _held_by(task: str, locks: Mapping[str, _Lock]) -> str:
+    if task not in locks:
+        return ""
+    lock, last = locks[task], _waits(task, locks)[-1]
+    words = f"; waits for a lock ({lock.kind}) likely held by {lock.owner}"
+    if last in locks:
+        return f"{words}; they wait for each other (deadlock)"
+    return words if last == lock.owner else f"{words}, which waits for {last}"
+
+
+def _owned(task: str, lock: _Lock) -> Evidence:
+    return Evidence(
+        f"{lock.kind} that {task} waits for, held by",
+        lock.owner,
+        "held only briefly",
+        "task",
+        "kernel log",
+        None,
+        "the lock was released and retaken; this was its owner at that moment",
+    )
+
+
+def _waiting(window: Window, stuck: Sequence[_Stuck]) -> Finding:
+    worst = stuck[0]
+    others = f" (and {count(len(stuck) - 1, 'more')})" if len(stuck) > 1 else ""
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.WARNING if worst.seconds >= STUCK.value else Severity.INFO,
+        f"{worst.task}{others} in uninterruptible sleep for {duration(worst.seconds)}, without"
+        " using CPU time",
+        entities={"task": names([item.task for item in stuck[:_SHOWN]])},
+        start=window.wall(worst.start),
+        end=window.end,
+        evidence=(*map(_evidence, stuck[:_SHOWN]), *_pressed(window)),
+        missing=kernel_log.lacking(window),
+    )
+
+
+def _evidence(item: _Stuck) -> Evidence:
+    return Evidence(
+        f"{item.task} in state D",
+        duration(item.seconds),
+        f"< {STUCK.value:.0f} s",
+        "s, at every reading and without CPU time",
+        "/proc/PID/stat",
+        item.seconds,
+        "each reading caught a separate short wait",
+    )
+
+
+def _pressed(window: Window) -> tuple[Evidence, ...]:
+    """How much of the window all tasks waited for I/O."""
+    share = pressure.whole(window, "io")
+    if share is None or share.full is None:
+        return ()
+    return (
+        Evidence(
+            "all tasks waited for I/O",
+            f"{share.full:.0f} %",
+            "depends on the work",
+            f"% of {duration(share.seconds)}",
+            "/proc/pressure/io",
+            share.full,
+            "a job that reads a lot waits a lot, and is healthy",
+        ),
+    )

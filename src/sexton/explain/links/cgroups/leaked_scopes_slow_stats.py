@@ -1,0 +1,49 @@
+"""What a slow statistics read walks is mostly scopes that were never closed.
+
+**Rule.** The leaked directories must be at least half of all memory cgroups that are walked.
+*Proven*: the read's cost was measured at the root; *likely*: extrapolated from a small subtree. No
+link where the dead are more than the leaked: then see `zombies_slow_stats`.
+
+**Evidence against.** A subtree with less than a tenth of the cgroups that is half as slow to read.
+"""
+
+from __future__ import annotations
+
+from sexton.explain.links.cgroups.zombies_slow_stats import MOSTLY, small_and_slow
+from sexton.explain.links.cpu.zombie_walk_burns_core import dearest_walk
+from sexton.explain.registry import link
+from sexton.model.chain import Bond, Strength
+from sexton.model.finding import Finding
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.window import Window
+
+
+@link(
+    cause="leaked_scopes",
+    effect="slow_memcg_stats",
+    story="every read of memory statistics has to walk them",
+    proof="a read at the root, timed (skipped: it would hold a core itself)",
+)
+def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
+    """The share of the leaked in what is walked."""
+    census = window.latest(CgroupCensus)
+    walk = dearest_walk(window)
+    if not census or walk is None or not census[0].total:
+        return None
+    left = [
+        evidence.number
+        for evidence in cause.evidence
+        if "director" in evidence.unit + evidence.source
+    ]
+    leaked = max((number for number in left if number is not None), default=0.0)
+    total = census[0].total
+    if leaked < MOSTLY * total or (census[0].dying or 0) > leaked:
+        return None
+    measured = walk.root_s is not None
+    how = "measured" if measured else "extrapolated from a small subtree"
+    return Bond(
+        Strength.PROVEN if measured else Strength.LIKELY,
+        f"{100 * leaked / total:.1f} % of the cgroups walked are leaked scopes; cost {how}",
+        shared=cause.entities.get("cgroup", ()),
+        against=small_and_slow(walk, total),
+    )

@@ -1,0 +1,38 @@
+"""The kernel's watchdogs complain of a core that a realtime task holds.
+
+**Rule.** Both must be about the same core, or the stall names no core. *Proven*: the same core in
+the same time, give or take the watchdog's 20 s of patience. *Likely*: the same time, and the line
+of the RCU stall does not say which core it waits for. No link at another time.
+
+**Evidence against.** The watchdog names another task than the one that held the core.
+"""
+
+from __future__ import annotations
+
+from sexton.explain.links.cpu.burnt_core_locks_up import PATIENCE_S, another_task
+from sexton.explain.moments import together
+from sexton.explain.registry import link
+from sexton.model.chain import Bond, Strength
+from sexton.model.finding import Finding
+from sexton.model.window import Window
+
+
+@link(
+    cause="realtime_hog",
+    effect="soft_lockups",
+    story="the kernel's own threads could not run there, and its watchdog reported it",
+    proof="both in the same seconds; record the next occurrence (sexton record)",
+)
+def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
+    """The same core in the same time."""
+    cores = cause.shares(effect, "core")
+    unnamed = not effect.entities.get("core")
+    if not together(cause, effect, PATIENCE_S) or not (cores or unnamed):
+        return None
+    where = f"core {', '.join(cores)}" if cores else "the stall names no core; it lies"
+    return Bond(
+        Strength.PROVEN if cores else Strength.LIKELY,
+        f"{where} in the same seconds",
+        shared=cores,
+        against=another_task(cause, effect),
+    )

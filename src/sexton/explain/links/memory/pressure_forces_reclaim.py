@@ -1,0 +1,51 @@
+"""The node runs out of free memory, and tasks have to free some themselves.
+
+**Rule.** Both in the same seconds. *Proven*: kernel stacks of that time show tasks that reclaim in
+the page allocator, which they enter only when the node has no free page left. *Possible* without
+stacks: two measures that rise together prove nothing of each other. No link where the stacks show
+only reclaim for a cgroup's own limit: then the limit forces it, and the pressure is its effect; nor
+where it was requested.
+
+**Evidence against.** Stacks of reclaim for a cgroup's limit beside those of the node's shortage.
+"""
+
+from __future__ import annotations
+
+from sexton.detect.detectors.memory.direct_reclaim import is_ordered
+from sexton.detect.stacks import caught
+from sexton.explain.held import FEWEST, LIMIT, RECLAIM, SHORTAGE, SLACK_S, families
+from sexton.explain.moments import together
+from sexton.explain.registry import link
+from sexton.model.chain import Bond, Strength
+from sexton.model.finding import Finding
+from sexton.model.window import Window
+
+
+@link(
+    cause="memory_pressure",
+    effect="direct_reclaim",
+    story="tasks had to free memory before they could continue",
+    proof="kernel stacks, which show which task reclaims and why (--stacks)",
+)
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
+    """By stacks of the whole node, since any task may reclaim."""
+    if not together(cause, effect, SLACK_S) or is_ordered(effect):
+        return None
+    seen = caught(window, lambda frames: RECLAIM in families(frames))
+    if seen is None or seen.samples < FEWEST:
+        text = "in the same seconds; kernel stacks would show whether one causes the other"
+        return Bond(Strength.POSSIBLE, text)
+    short = sum(row.samples for row in seen.rows if SHORTAGE in families(row.frames))
+    limited = sum(row.samples for row in seen.rows if LIMIT in families(row.frames))
+    if not short:
+        return None
+    against: tuple[str, ...] = ()
+    if limited > short:
+        against = (f"{100 * limited / seen.samples:.0f} % of reclaim is for a cgroup's own limit",)
+    return Bond(
+        Strength.PROVEN if short >= limited else Strength.LIKELY,
+        f"{100 * short / seen.samples:.0f} % of reclaim's samples are in the page allocator, which"
+        " found no free page",
+        shared=cause.shares(effect, "task") or cause.shares(effect, "cgroup"),
+        against=against,
+    )

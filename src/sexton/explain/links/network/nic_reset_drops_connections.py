@@ -1,0 +1,110 @@
+"""While the device is reset nothing is sent or received, and connections time out.
+
+**Rule.** The loss begins within 30 s after a reset; or it began up to 10 s before and goes on after
+the reset, and then the link covers what was lost from the reset on: what was lost before is the
+starved queue's (`starved_napi_drops_connections`). *Proven*: the reset's interface is the only real
+one, so that what TCP lost went through it, and TCP counted time-outs or gave connections up after
+the reset. *Likely*: in time, but there are several interfaces, or TCP counted retransmissions
+alone. No link where nothing was lost from the reset on, or only long after.
+
+**Evidence against.** Loss that began before the reset; the same loss in the minutes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sexton.detect import nics
+from sexton.detect.detectors.network.nic_resets import reset_times
+from sexton.explain.moments import READ_S, moved
+from sexton.explain.order import began_before
+from sexton.explain.registry import link
+from sexton.model.chain import Bond, Strength
+from sexton.model.finding import Evidence, Finding
+from sexton.model.rows.net import TcpCounters
+from sexton.model.text import printable
+from sexton.model.window import Window
+
+BEFORE_S = 10.0
+AFTER_S = 30.0
+#: A quiet stretch to compare with ends where the wait may have begun.
+CALM_S = 120.0
+GAVE_UP = ("timeouts", "aborts_on_timeout")
+SENT_AGAIN = ("retransmitted_segments",)
+
+
+@link(
+    cause="nic_resets",
+    effect="tcp_loss",
+    story="connections lost packets",
+    proof="what TCP counted after the reset, second by second (sexton record)",
+)
+def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
+    """Order in time, and the only way out of the node."""
+    loss = effect.start
+    if loss is None:
+        return None
+    moments = [at for at in reset_times(cause, window) if at - BEFORE_S <= loss <= at + AFTER_S]
+    if not moments:
+        return None
+    at = min(moments, key=lambda moment: abs(moment - loss))
+    since = None if loss >= at - READ_S else at
+    gave_up = counted(window, (at, at + AFTER_S), GAVE_UP)
+    again = counted(window, (at, at + AFTER_S), SENT_AGAIN)
+    if since is not None and not gave_up and not again:
+        return None  # all of it was lost before the reset
+    names = cause.entities.get("nic", ())
+    alone = is_only_uplink(names, window)
+    who = ", ".join(names) or "an interface"
+    what = f"{gave_up:,} TCP timeouts after the reset" if gave_up else "TCP retransmits"
+    only = f"{who} is the only uplink" if alone else f"{who} is one of several interfaces"
+    early = () if since is None else (began_before((cause, effect), at),)
+    return Bond(
+        Strength.PROVEN if alone and gave_up else Strength.LIKELY,
+        f"{what}; {only}",
+        shared=names,
+        evidence=_evidence(gave_up),
+        against=(*early, *_before(window, at, gave_up)),
+        since=since,
+    )
+
+
+def is_only_uplink(names: Sequence[str], window: Window) -> bool:
+    """Is one of these the only real interface of the node?"""
+    ways = nics.physical(window)
+    return ways is not None and len(ways) == 1 and printable(ways[0]) in names
+
+
+def counted(window: Window, span: tuple[float, float], names: tuple[str, ...]) -> int | None:
+    """By how much TCP's counters moved over a span (UNIX); `None` if they were not read."""
+    step = moved(window, TcpCounters, type, span).get(TcpCounters)
+    deltas = [step.delta(name) for name in names] if step is not None else []
+    known = [delta for delta in deltas if delta is not None]
+    return sum(known) if known else None
+
+
+def _evidence(gave_up: int | None) -> tuple[Evidence, ...]:
+    if gave_up is None:
+        return ()
+    return (
+        Evidence(
+            "TCP timeouts and aborted connections after the reset",
+            f"{gave_up:,}",
+            "about 0",
+            f"in {AFTER_S:.0f} s",
+            "/proc/net/netstat",
+            gave_up,
+            "the peer was lost, not this node",
+        ),
+    )
+
+
+def _before(window: Window, at: float, gave_up: int | None) -> tuple[str, ...]:
+    """As many time-outs a second in the calm before it."""
+    calm = counted(window, (at - CALM_S - BEFORE_S, at - BEFORE_S), GAVE_UP)
+    edges = window.edges(TcpCounters)
+    if not gave_up or calm is None or edges is None or at - edges[0].wall_s < CALM_S:
+        return ()
+    if calm / CALM_S < gave_up / AFTER_S / 2:
+        return ()
+    return (f"{calm:,} timeouts in the {CALM_S:.0f} s before the reset: loss without it too",)
