@@ -45,7 +45,7 @@ def test_the_version_is_told_before_anything_is_loaded() -> None:
 @pytest.mark.parametrize("option", [(), ("--json",)])
 def test_a_diagnosis_loads_neither_screen_nor_store(option: tuple[str, ...]) -> None:
     names = imported("diagnose", "--seconds", "0.2", *option)
-    assert "sexton.detect.detectors.zombie_memcgs" in names
+    assert "sexton.detect.detectors.cgroups.zombie_memcgs" in names
     assert not names & NEVER
 
 

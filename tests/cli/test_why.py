@@ -199,7 +199,7 @@ def test_a_name_of_another_boot_is_said_to_be_there(
 def test_a_typo_is_answered_before_anything_is_judged(sick: Path):
     loaded = imported("why", "eth00", "--from", str(sick))
     assert "sexton.explain.subject" in loaded
-    assert "sexton.detect.detectors.conntrack_full" not in loaded
+    assert "sexton.detect.detectors.network.conntrack_full" not in loaded
     ended = sexton("why", "eth00", "--from", sick)
     assert "no such name: 'eth00'; similar: " in one_line(ended.stderr)
 

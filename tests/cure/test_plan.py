@@ -18,7 +18,7 @@ from sexton.cure.remedies import remove_empty_cgroups
 from sexton.cure.remedies.remove_empty_cgroups import find_empty_cgroups
 from sexton.cure.units import UnitSnapshot, UnitStatus
 from sexton.cure.writer import LiveWriter
-from sexton.detect.detectors import crash_looping_unit
+from sexton.detect.detectors.cgroups import crash_looping_unit
 from sexton.detect.owners import Owner
 from sexton.errors import CommandError
 from sexton.host.host import open_host

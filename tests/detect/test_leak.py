@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.zombie_memcgs import detect
+from sexton.detect.detectors.cgroups.zombie_memcgs import detect
 from sexton.detect.leak import Leak, leak
 from sexton.model.cgroup import CgroupCensus, CgroupEvent
 from sexton.model.finding import Severity, Verdict

@@ -122,7 +122,7 @@ def surfaces(copy: Path) -> dict[str, Any]:
 def test_the_page_is_one_module_one_folder_of_fixtures_and_one_test():
     kinds = sorted({str(Path(path).parent) for path in files()})
     assert kinds == [
-        "src/sexton/detect/detectors",
+        "src/sexton/detect/detectors/network",
         "tests/detect/detectors",
         f"tests/fixtures/detectors/{NAME}",
     ]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.detect.detectors import saturated_core
+from sexton.detect.detectors.cpu import saturated_core
 from sexton.explain.links import (
     burnt_core_starves_napi,
     churn_leaves_zombies,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sexton.detect.detectors.cpu_pressure import CROWDED, detect
+from sexton.detect.detectors.cpu.cpu_pressure import CROWDED, detect
 from sexton.host.host import open_host
 from sexton.model.cgroup import CgroupCpu
 from sexton.model.cpu import CoreTimes, ReadyTasks

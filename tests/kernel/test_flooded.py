@@ -11,7 +11,7 @@ import os
 
 import pytest
 
-from sexton.detect.detectors.softirq_flood import detect
+from sexton.detect.detectors.network.softirq_flood import detect
 from sexton.host.host import open_host
 from sexton.model.cpu import CoreTimes, SoftnetCpu
 from sexton.model.finding import Severity, Verdict

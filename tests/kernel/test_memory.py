@@ -14,13 +14,9 @@ from typing import Any
 
 import pytest
 
-from sexton.detect.detectors import (
-    direct_reclaim,
-    memory_pressure,
-    page_fault_storm,
-    rstat_contention,
-)
-from sexton.detect.detectors.page_fault_storm import tally
+from sexton.detect.detectors.cgroups import rstat_contention
+from sexton.detect.detectors.memory import direct_reclaim, memory_pressure, page_fault_storm
+from sexton.detect.detectors.memory.page_fault_storm import tally
 from sexton.detect.families import is_rstat
 from sexton.detect.stacks import caught
 from sexton.host.host import open_host

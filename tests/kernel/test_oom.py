@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.detect.detectors.oom_kills import detect
+from sexton.detect.detectors.memory.oom_kills import detect
 from sexton.host.host import open_host
 from sexton.model.cgroup import CgroupMemory
 from sexton.model.event import KernelEvent

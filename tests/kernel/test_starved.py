@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from sexton.detect.detectors.starved_napi import detect
+from sexton.detect.detectors.network.starved_napi import detect
 from sexton.host.host import open_host
 from sexton.model.finding import Severity, Verdict
 from sexton.model.net import Nic, NicQueue

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.detect.detectors.quota_throttling import detect
+from sexton.detect.detectors.cpu.quota_throttling import detect
 from sexton.host.host import open_host
 from sexton.model.cgroup import CgroupThrottle
 from sexton.model.finding import Severity, Verdict

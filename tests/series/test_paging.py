@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.saturated_core import longest_holds
+from sexton.detect.detectors.cpu.saturated_core import longest_holds
 from sexton.detect.families import is_direct_reclaim, is_fault, is_reclaim, is_rstat, is_spinning
 from sexton.detect.runs import CLOSE_S, Run, runs
 from sexton.detect.stacks import caught, cgroups_of

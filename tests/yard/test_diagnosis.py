@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sexton.detect.detectors import zombie_memcgs
+from sexton.detect.detectors.cgroups import zombie_memcgs
 from sexton.detect.registry import Threshold
 from sexton.explain.diagnosis import diagnose
 from sexton.model.cgroup import CgroupCensus

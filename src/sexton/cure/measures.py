@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from sexton.detect import kernel_log, nics
-from sexton.detect.detectors.nic_resets import COUNTERS, FAMILIES
+from sexton.detect.detectors.network.nic_resets import COUNTERS, FAMILIES
 from sexton.model.cgroup import CgroupCensus, CgroupThrottle
 from sexton.model.event import KernelLog
 from sexton.model.net import NicCounter

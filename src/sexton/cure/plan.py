@@ -32,16 +32,16 @@ from sexton.cure.remedies import (
 from sexton.cure.remedies.remove_empty_cgroups import find_empty_cgroups
 from sexton.cure.unit_files import enabling_links
 from sexton.cure.units import UnitSnapshot, UnitStatus, snapshot_unit
-from sexton.detect.detectors import (
+from sexton.detect.detectors.cgroups import (
     cgroup_churn,
     crash_looping_unit,
     leaked_scopes,
-    saturated_core,
     slow_memcg_stats,
     zombie_memcgs,
 )
-from sexton.detect.detectors.cgroup_churn import families
-from sexton.detect.detectors.zombie_memcgs import SHARE
+from sexton.detect.detectors.cgroups.cgroup_churn import families
+from sexton.detect.detectors.cgroups.zombie_memcgs import SHARE
+from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.owners import Owner, owners
 from sexton.detect.registry import detector_of
 from sexton.detect.stems import join

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sexton.detect.detectors.nic_resets import COUNTERS
+from sexton.detect.detectors.network.nic_resets import COUNTERS
 from sexton.detect.registry import Threshold
 from sexton.errors import SourceError
 from sexton.host.host import Host

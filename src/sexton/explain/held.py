@@ -33,7 +33,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from sexton.detect.detectors.saturated_core import BY_KIND
+from sexton.detect.detectors.cpu.saturated_core import BY_KIND
 from sexton.detect.families import (
     is_direct_reclaim,
     is_fault,

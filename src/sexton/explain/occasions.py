@@ -24,8 +24,9 @@ from typing import NamedTuple
 
 from sexton.detect import kernel_log, nics
 from sexton.detect.deaths import deaths
-from sexton.detect.detectors import nic_resets, soft_lockups
-from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
+from sexton.detect.detectors.cpu import soft_lockups
+from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE
+from sexton.detect.detectors.network import nic_resets
 from sexton.detect.kernel_log import Line
 from sexton.detect.spread import median
 from sexton.explain.aligned.layout import LEAST_EVENTS, Plan

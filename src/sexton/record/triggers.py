@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sexton.detect.detectors import zombie_memcgs
-from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE
-from sexton.detect.detectors.zombie_memcgs import MANY, RATIO
+from sexton.detect.detectors.cgroups import zombie_memcgs
+from sexton.detect.detectors.cgroups.zombie_memcgs import MANY, RATIO
+from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE
 from sexton.detect.waits import WAIT
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.cpu import CoreTimes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from sexton.detect.detectors.cgroup_churn import detect
+from sexton.detect.detectors.cgroups.cgroup_churn import detect
 from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupEventGap
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.row import Row

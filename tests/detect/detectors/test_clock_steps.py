@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sexton.detect.detectors.clock_steps import detect
+from sexton.detect.detectors.hardware.clock_steps import detect
 from sexton.model.cpu import ReadyTasks
 from sexton.model.finding import Severity, Verdict
 from sexton.model.window import Batch, Window

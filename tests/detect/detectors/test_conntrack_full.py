@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sexton.detect.detectors.conntrack_full import ALLOWANCE, detect
+from sexton.detect.detectors.network.conntrack_full import ALLOWANCE, detect
 from sexton.model.event import KernelEvent
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.net import NOT_TRACKING, Conntrack, NicCounter

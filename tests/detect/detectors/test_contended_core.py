@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.contended_core import NAME, detect
+from sexton.detect.detectors.cpu.contended_core import NAME, detect
 from sexton.detect.registry import detector_of
 from sexton.model.cpu import CoreTimes, ReadyTasks, RunQueue
 from sexton.model.finding import Finding, Severity, Verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.cpu_pressure import detect
+from sexton.detect.detectors.cpu.cpu_pressure import detect
 from sexton.model.cgroup import CgroupCpu
 from sexton.model.cpu import CoreTimes, ReadyTasks, RunQueue
 from sexton.model.finding import Severity, Verdict

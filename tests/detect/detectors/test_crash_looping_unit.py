@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.detect.detectors.crash_looping_unit import detect, exits_cleanly
+from sexton.detect.detectors.cgroups.crash_looping_unit import detect, exits_cleanly
 from sexton.detect.protected import protected
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.unit import RestartMark, ServiceManager, Unit

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from sexton.detect.detectors.defunct_processes import detect
+from sexton.detect.detectors.jobs.defunct_processes import detect
 from sexton.model.finding import Severity, Verdict
 from sexton.model.task import Process
 from sexton.model.window import Window

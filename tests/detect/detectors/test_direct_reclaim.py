@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.detect.detectors.direct_reclaim import detect
+from sexton.detect.detectors.memory.direct_reclaim import detect
 from sexton.detect.registry import all_detectors
 from sexton.model.finding import Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter

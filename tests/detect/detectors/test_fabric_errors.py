@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.fabric_errors import detect
+from sexton.detect.detectors.network.fabric_errors import detect
 from sexton.model.finding import Severity, Verdict
 from sexton.model.hardware import FabricCounter, FabricPort
 from sexton.model.window import SourceState

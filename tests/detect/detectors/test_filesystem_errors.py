@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.filesystem_errors import detect
+from sexton.detect.detectors.storage.filesystem_errors import detect
 from sexton.model.filesystem import Filesystem
 from sexton.model.finding import Severity, Verdict
 from tests.support.log import events, log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.full_filesystem import detect
+from sexton.detect.detectors.storage.full_filesystem import detect
 from sexton.model.filesystem import Filesystem
 from sexton.model.finding import Severity, Verdict
 from tests.support.log import events, log

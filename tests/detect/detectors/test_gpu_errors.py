@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.gpu_errors import XIDS, detect
+from sexton.detect.detectors.hardware.gpu_errors import XIDS, detect
 from sexton.model.finding import Severity, Verdict
 from sexton.model.hardware import Gpu
 from tests.support.log import events, log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.job_deaths import detect
+from sexton.detect.detectors.jobs.job_deaths import detect
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.recorder import Mark

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.leaked_scopes import detect
+from sexton.detect.detectors.cgroups.leaked_scopes import detect
 from sexton.model.cgroup import CgroupDir
 from sexton.model.event import KernelEvent
 from sexton.model.finding import Finding, Severity, Verdict

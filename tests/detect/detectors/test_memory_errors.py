@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.memory_errors import detect
+from sexton.detect.detectors.hardware.memory_errors import detect
 from sexton.model.finding import Severity, Verdict
 from sexton.model.hardware import MemoryModule
 from tests.support.log import events, log

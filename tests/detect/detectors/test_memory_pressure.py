@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.detect.detectors.memory_pressure import detect
+from sexton.detect.detectors.memory.memory_pressure import detect
 from sexton.model.finding import Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter
 from sexton.model.window import SourceState, Window

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.detect.detectors.nic_resets import detect
+from sexton.detect.detectors.network.nic_resets import detect
 from sexton.model.event import KernelEvent
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.net import Nic, NicCounter, NicQueue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.oom_kills import detect
+from sexton.detect.detectors.memory.oom_kills import detect
 from sexton.detect.oom import kills
 from sexton.model.cgroup import CgroupMemory
 from sexton.model.finding import Severity, Verdict

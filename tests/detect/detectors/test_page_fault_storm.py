@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.detect.detectors.page_fault_storm import detect
+from sexton.detect.detectors.memory.page_fault_storm import detect
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Severity, Verdict
 from sexton.model.memory import Pressure, VmCounter

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.detect.detectors.quota_throttling import detect
+from sexton.detect.detectors.cpu.quota_throttling import detect
 from sexton.detect.registry import all_detectors
 from sexton.model.cgroup import CgroupThrottle
 from sexton.model.finding import Finding, Severity, Verdict

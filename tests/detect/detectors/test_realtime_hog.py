@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sexton.detect.detectors import realtime_hog
-from sexton.detect.detectors.realtime_hog import detect
+from sexton.detect.detectors.cpu import realtime_hog
+from sexton.detect.detectors.cpu.realtime_hog import detect
 from sexton.host.host import open_host
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Severity, Verdict

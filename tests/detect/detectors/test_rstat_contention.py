@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.rstat_contention import detect
+from sexton.detect.detectors.cgroups.rstat_contention import detect
 from sexton.model.finding import Severity, Verdict
 from sexton.model.stack import StackCount
 from tests.support.memory import FLUSH, SPIN, Machine, sample

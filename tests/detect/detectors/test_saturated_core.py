@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.detect.detectors.saturated_core import detect
+from sexton.detect.detectors.cpu.saturated_core import detect
 from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Severity, Verdict
 from sexton.model.row import Row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.slow_memcg_stats import detect
+from sexton.detect.detectors.cgroups.slow_memcg_stats import detect
 from sexton.model.cgroup import CgroupCensus, WalkCost
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.row import Row

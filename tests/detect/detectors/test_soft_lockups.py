@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sexton.detect.detectors.soft_lockups import detect
+from sexton.detect.detectors.cpu.soft_lockups import detect
 from sexton.detect.registry import all_detectors
 from sexton.model.event import KernelEvent
 from sexton.model.finding import Finding, Severity, Verdict

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sexton.detect.detectors.softirq_flood import detect
+from sexton.detect.detectors.network.softirq_flood import detect
 from sexton.model.cpu import CoreTimes, SoftnetCpu
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.net import NetDevice, Nic, NicQueue

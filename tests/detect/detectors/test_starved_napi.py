@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sexton.detect.detectors.starved_napi import PROBE, detect
+from sexton.detect.detectors.network.starved_napi import PROBE, detect
 from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
 from sexton.model.finding import Severity, Verdict
 from sexton.model.net import NetDevice, Nic, NicCounter, NicQueue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.stuck_io import NAME, detect
+from sexton.detect.detectors.storage.stuck_io import NAME, detect
 from sexton.detect.registry import detector_of
 from sexton.model.finding import Severity, Verdict
 from sexton.model.task import Process

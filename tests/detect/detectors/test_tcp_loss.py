@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sexton.detect.detectors.tcp_loss import detect
+from sexton.detect.detectors.network.tcp_loss import detect
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.net import TcpCounters
 from sexton.model.window import Batch, Window

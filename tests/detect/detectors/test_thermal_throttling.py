@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.detect.detectors.thermal_throttling import detect
+from sexton.detect.detectors.hardware.thermal_throttling import detect
 from sexton.model.finding import Severity, Verdict
 from sexton.model.hardware import CoreThrottle
 from tests.support.log import events, log

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.detect.detectors.zombie_memcgs import detect
+from sexton.detect.detectors.cgroups.zombie_memcgs import detect
 from sexton.model.cgroup import (
     CgroupCensus,
     CgroupDir,

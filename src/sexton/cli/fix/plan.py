@@ -128,7 +128,7 @@ def _diagnosed(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
 
 def _needs(diagnosis: Diagnosis, window: Window, rules: tuple[Rule, ...]) -> dict[str, Subject]:
     """Audit results of the node's units; skipped if no unit would be stopped."""
-    from sexton.detect.detectors import crash_looping_unit
+    from sexton.detect.detectors.cgroups import crash_looping_unit
     from sexton.errors import SextonError
     from sexton.host.host import open_host
     from sexton.prevent.audit import audit

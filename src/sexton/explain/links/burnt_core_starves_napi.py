@@ -11,7 +11,7 @@ was lost and no core was to blame.
 
 from __future__ import annotations
 
-from sexton.detect.detectors.saturated_core import KERNEL_SHARE
+from sexton.detect.detectors.cpu.saturated_core import KERNEL_SHARE
 from sexton.explain.held import core_of, kernel_share
 from sexton.explain.moments import near
 from sexton.explain.registry import link

@@ -12,7 +12,7 @@ parent; its restarts are less than half as many as the dead, and its period does
 
 from __future__ import annotations
 
-from sexton.detect.detectors.zombie_memcgs import SHARE
+from sexton.detect.detectors.cgroups.zombie_memcgs import SHARE
 from sexton.detect.ledger import Suspect, suspects
 from sexton.detect.owners import owners
 from sexton.detect.stems import split

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from sexton.detect.detectors.job_deaths import marks
+from sexton.detect.detectors.jobs.job_deaths import marks
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sexton.detect.detectors.softirq_flood import PACKETS
+from sexton.detect.detectors.network.softirq_flood import PACKETS
 from sexton.explain.held import NETWORK, SLACK_S, core_of, in_softirq, judge, work_of
 from sexton.explain.moments import moved, together
 from sexton.explain.registry import link

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sexton.detect import nics
-from sexton.detect.detectors.nic_resets import resets
+from sexton.detect.detectors.network.nic_resets import resets
 from sexton.explain.moments import READ_S, moved
 from sexton.explain.order import began_before
 from sexton.explain.registry import link

@@ -10,8 +10,8 @@ shows that the job lost a connection. No link where it died before.
 
 from __future__ import annotations
 
-from sexton.detect.detectors.job_deaths import marks
-from sexton.detect.detectors.nic_resets import resets
+from sexton.detect.detectors.jobs.job_deaths import marks
+from sexton.detect.detectors.network.nic_resets import resets
 from sexton.explain.links.dropped_connections_kill_job import follows, other_deaths
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength

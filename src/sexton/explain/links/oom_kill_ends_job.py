@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from sexton.detect.detectors.job_deaths import marks
+from sexton.detect.detectors.jobs.job_deaths import marks
 from sexton.detect.oom import Kill, kills
 from sexton.explain.links.dropped_connections_kill_job import LATE_S, READ_S, SOON_S, other_deaths
 from sexton.explain.registry import link

@@ -11,7 +11,7 @@ where somebody ordered it.
 
 from __future__ import annotations
 
-from sexton.detect.detectors.direct_reclaim import is_ordered
+from sexton.detect.detectors.memory.direct_reclaim import is_ordered
 from sexton.detect.stacks import caught
 from sexton.explain.held import FEWEST, LIMIT, RECLAIM, SHORTAGE, SLACK_S, families
 from sexton.explain.moments import together

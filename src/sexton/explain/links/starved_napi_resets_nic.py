@@ -10,7 +10,7 @@ starved poll within 30 s of its end, or the driver's own reset reason says poll 
 
 from __future__ import annotations
 
-from sexton.detect.detectors.nic_resets import resets
+from sexton.detect.detectors.network.nic_resets import resets
 from sexton.detect.nics import counters
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength

@@ -10,8 +10,8 @@ back, each core would still be crowded.
 
 from __future__ import annotations
 
-from sexton.detect.detectors.cpu_pressure import CROWDED
-from sexton.detect.detectors.cpu_steal import GRAVE
+from sexton.detect.detectors.cpu.cpu_pressure import CROWDED
+from sexton.detect.detectors.cpu.cpu_steal import GRAVE
 from sexton.explain.moments import together
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sexton.detect.detectors.saturated_core import KERNEL_SHARE
+from sexton.detect.detectors.cpu.saturated_core import KERNEL_SHARE
 from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, places, put_at
 from sexton.explorer.tiles.lines import Line, Lines, known_mean
 from sexton.explorer.tiles.pyramid import HEAT, Array, Pyramid

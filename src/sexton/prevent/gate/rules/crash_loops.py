@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
-from sexton.detect.detectors import cgroup_churn, crash_looping_unit
+from sexton.detect.detectors.cgroups import cgroup_churn, crash_looping_unit
 from sexton.detect.protected import protected
 from sexton.detect.registry import all_detectors
 from sexton.model.finding import Finding, Missing, Verdict

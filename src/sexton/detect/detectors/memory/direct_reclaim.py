@@ -35,7 +35,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from sexton.detect.detectors import saturated_core
+from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
 from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.runs import Run, runs

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, longest_holds
+from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE, longest_holds
 from sexton.detect.families import is_rstat, is_spinning
 from sexton.detect.registry import Threshold, detector, not_applicable, reason, unknown
 from sexton.detect.runs import Run, runs

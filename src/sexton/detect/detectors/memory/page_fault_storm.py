@@ -34,8 +34,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from sexton.detect.detectors import saturated_core
-from sexton.detect.detectors.saturated_core import HELD, KERNEL_SHARE, longest_holds
+from sexton.detect.detectors.cpu import saturated_core
+from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE, longest_holds
 from sexton.detect.families import is_fault
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.runs import Run, runs

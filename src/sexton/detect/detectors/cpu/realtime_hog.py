@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.detectors.saturated_core import Blame, Hold, blame
+from sexton.detect.detectors.cpu.saturated_core import Blame, Hold, blame
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.stacks import cgroups_of
 from sexton.detect.stems import unit_of

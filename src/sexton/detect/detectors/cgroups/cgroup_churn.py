@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from sexton.detect.churn import Churn, Family, churn
 from sexton.detect.deaths import GRACE
-from sexton.detect.detectors import crash_looping_unit
+from sexton.detect.detectors.cgroups import crash_looping_unit
 from sexton.detect.growth import ENOUGH, confirms, growth
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent

@@ -37,7 +37,7 @@ import numpy as np
 
 from sexton.detect import nics
 from sexton.detect.counters import moved
-from sexton.detect.detectors import saturated_core
+from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.waits import LOSSES
 from sexton.model.cpu import CoreTimes, SoftnetCpu
