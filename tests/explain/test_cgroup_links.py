@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.explain.links import leaked_scopes_slow_stats, timer_leaves_zombies
+from sexton.explain.links.cgroups import leaked_scopes_slow_stats, timer_leaves_zombies
 from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, WalkCost
 from sexton.model.chain import Strength
 from sexton.model.node import Node

@@ -5,18 +5,17 @@ from __future__ import annotations
 import pytest
 
 from sexton.explain.held import families
-from sexton.explain.links import (
+from sexton.explain.links.cpu import (
     burnt_core_locks_up,
     faults_burn_core,
     flood_burns_core,
-    pressure_forces_reclaim,
     realtime_hog_locks_up_core,
-    realtime_hog_starves_napi,
     reclaim_burns_core,
     rstat_burns_cores,
     zombie_walk_burns_core,
-    zombies_slow_reclaim,
 )
+from sexton.explain.links.memory import pressure_forces_reclaim, zombies_slow_reclaim
+from sexton.explain.links.network import realtime_hog_starves_napi
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Strength
 from sexton.model.cpu import SoftnetCpu

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sexton.explain.links import fabric_error_ends_job
+from sexton.explain.links.jobs import fabric_error_ends_job
 from sexton.explain.registry import all_rules, rule_of
 from sexton.model.chain import Strength
 from sexton.model.finding import Severity

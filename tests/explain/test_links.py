@@ -7,15 +7,13 @@ from dataclasses import replace
 import pytest
 
 from sexton.detect.detectors.cpu import saturated_core
-from sexton.explain.links import (
-    burnt_core_starves_napi,
+from sexton.explain.links.cgroups import (
     churn_leaves_zombies,
     crash_loop_leaves_zombies,
-    slow_stats_burn_core,
-    starved_napi_resets_nic,
-    zombie_walk_burns_core,
     zombies_slow_stats,
 )
+from sexton.explain.links.cpu import slow_stats_burn_core, zombie_walk_burns_core
+from sexton.explain.links.network import burnt_core_starves_napi, starved_napi_resets_nic
 from sexton.explain.registry import all_rules
 from sexton.explain.story import tell
 from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupStat, WalkCost

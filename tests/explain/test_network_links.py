@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from sexton.explain.links import (
-    dropped_connections_kill_job,
+from sexton.explain.links.jobs import dropped_connections_kill_job, nic_reset_kills_job
+from sexton.explain.links.network import (
     flood_drops_packets,
     flood_starves_napi,
     full_conntrack_drops_connections,
     nic_reset_drops_connections,
-    nic_reset_kills_job,
     starved_napi_drops_connections,
 )
 from sexton.model.chain import Strength

@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.explain.links import (
-    oom_kill_ends_job,
-    oom_kill_restarts_unit,
-    pressure_ends_in_oom_kill,
-)
+from sexton.explain.links.cgroups import oom_kill_restarts_unit
+from sexton.explain.links.jobs import oom_kill_ends_job
+from sexton.explain.links.memory import pressure_ends_in_oom_kill
 from sexton.model.chain import Strength
 from sexton.model.event import KernelEvent
 from sexton.model.recorder import Mark

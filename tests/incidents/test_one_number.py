@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sexton.detect.detectors.saturated_core import BY_KIND, HELD, KERNEL_SHARE
 
 from lab.incident import Incident, incidents
+from sexton.detect.detectors.cpu.saturated_core import BY_KIND, HELD, KERNEL_SHARE
 from sexton.explain.why import explain as asked
 from sexton.explorer.lanes.restarts import Builder as Restarts
 from sexton.explorer.tiles.tables import TableColumns, TableSpan, number

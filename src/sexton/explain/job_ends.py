@@ -12,7 +12,12 @@ import re
 from typing import NamedTuple
 
 from sexton.detect.detectors.jobs.job_deaths import marks
-from sexton.explain.links.dropped_connections_kill_job import LATE_S, READ_S, SOON_S, other_deaths
+from sexton.explain.links.jobs.dropped_connections_kill_job import (
+    LATE_S,
+    READ_S,
+    SOON_S,
+    other_deaths,
+)
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
 from sexton.model.text import seconds, shorten

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from sexton.detect.churn import churn
 from sexton.detect.owners import Owner, owners
-from sexton.explain.links.crash_loop_leaves_zombies import FEW, of_the_dead
+from sexton.explain.links.cgroups.crash_loop_leaves_zombies import FEW, of_the_dead
 from sexton.explain.registry import link
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link, Strength

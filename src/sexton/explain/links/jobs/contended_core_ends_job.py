@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sexton.explain.links import starved_tasks_end_job
+from sexton.explain.links.jobs import starved_tasks_end_job
 from sexton.explain.registry import link
 from sexton.model.chain import Link
 from sexton.model.finding import Finding

@@ -9,7 +9,7 @@ only where the walk is one for statistics, and not reclaim's.
 from __future__ import annotations
 
 from sexton.explain.held import STATISTICS
-from sexton.explain.links.zombie_walk_burns_core import judge
+from sexton.explain.links.cpu.zombie_walk_burns_core import judge
 from sexton.explain.registry import link
 from sexton.model.chain import Link
 from sexton.model.finding import Finding

@@ -10,7 +10,7 @@ where TCP's counters did not move meanwhile.
 
 from __future__ import annotations
 
-from sexton.explain.links.nic_reset_drops_connections import (
+from sexton.explain.links.network.nic_reset_drops_connections import (
     GAVE_UP,
     SENT_AGAIN,
     counted,

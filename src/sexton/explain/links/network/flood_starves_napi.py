@@ -10,7 +10,7 @@ to do and one that is not run look alike from outside, and where the core itself
 
 from __future__ import annotations
 
-from sexton.explain.links.burnt_core_starves_napi import PATIENCE_S
+from sexton.explain.links.network.burnt_core_starves_napi import PATIENCE_S
 from sexton.explain.moments import moved, near
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength

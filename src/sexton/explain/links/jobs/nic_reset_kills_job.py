@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sexton.detect.detectors.jobs.job_deaths import marks
 from sexton.detect.detectors.network.nic_resets import resets
-from sexton.explain.links.dropped_connections_kill_job import follows, other_deaths
+from sexton.explain.links.jobs.dropped_connections_kill_job import follows, other_deaths
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding

@@ -9,7 +9,7 @@ up; it waits only where the kernel has passed it on to `ksoftirqd`.
 
 from __future__ import annotations
 
-from sexton.explain.links.burnt_core_starves_napi import PATIENCE_S
+from sexton.explain.links.network.burnt_core_starves_napi import PATIENCE_S
 from sexton.explain.moments import near
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength

@@ -14,7 +14,12 @@ import re
 
 from sexton.detect.detectors.jobs.job_deaths import marks
 from sexton.detect.oom import Kill, kills
-from sexton.explain.links.dropped_connections_kill_job import LATE_S, READ_S, SOON_S, other_deaths
+from sexton.explain.links.jobs.dropped_connections_kill_job import (
+    LATE_S,
+    READ_S,
+    SOON_S,
+    other_deaths,
+)
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding

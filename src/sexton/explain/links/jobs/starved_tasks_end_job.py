@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from sexton.detect.detectors.jobs.job_deaths import marks
-from sexton.explain.links.dropped_connections_kill_job import SOON_S, follows, other_deaths
+from sexton.explain.links.jobs.dropped_connections_kill_job import SOON_S, follows, other_deaths
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding

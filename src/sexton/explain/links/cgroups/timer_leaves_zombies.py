@@ -18,7 +18,11 @@ from sexton.detect.ledger import suspects
 from sexton.detect.protected import protected
 from sexton.detect.registry import READS
 from sexton.detect.stems import split
-from sexton.explain.links.crash_loop_leaves_zombies import more_below_others, of_the_dead, too_few
+from sexton.explain.links.cgroups.crash_loop_leaves_zombies import (
+    more_below_others,
+    of_the_dead,
+    too_few,
+)
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.diagnosis import Step

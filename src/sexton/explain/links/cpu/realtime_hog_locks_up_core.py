@@ -9,7 +9,7 @@ of the RCU stall does not say which core it waits for. No link at another time.
 
 from __future__ import annotations
 
-from sexton.explain.links.burnt_core_locks_up import PATIENCE_S, another_task
+from sexton.explain.links.cpu.burnt_core_locks_up import PATIENCE_S, another_task
 from sexton.explain.moments import together
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength

@@ -9,8 +9,8 @@ link where the dead are more than the leaked: then see `zombies_slow_stats`.
 
 from __future__ import annotations
 
-from sexton.explain.links.zombie_walk_burns_core import dearest_walk
-from sexton.explain.links.zombies_slow_stats import MOSTLY, small_and_slow
+from sexton.explain.links.cgroups.zombies_slow_stats import MOSTLY, small_and_slow
+from sexton.explain.links.cpu.zombie_walk_burns_core import dearest_walk
 from sexton.explain.registry import link
 from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link, Strength
