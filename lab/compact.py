@@ -41,11 +41,11 @@ from lab.hidden import Changed
 from lab.incident import INCIDENTS, RECORDING, SCENE, judged, replayed
 from lab.scrub import BOOT, HOST, Scrub, private_names
 from sexton.errors import StoreError
-from sexton.model.node import Node
-from sexton.model.recorder import RecorderCost
 from sexton.model.row import Row, table
-from sexton.model.task import Process
-from sexton.model.trace import RingState
+from sexton.model.rows.node import Node
+from sexton.model.rows.recorder import RecorderCost
+from sexton.model.rows.task import Process
+from sexton.model.rows.trace import RingState
 from sexton.model.window import Window
 from sexton.profile.heat import heat_of
 from sexton.profile.recorded import Stacks, annex_facts, annex_tables, read_profile

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lab.scrub import BOOT, HOST
-from sexton.model.cgroup import Mount
-from sexton.model.event import KernelEvent, KernelLog, ServiceEvent
-from sexton.model.memory import VmCounter
-from sexton.model.node import Node
-from sexton.model.recorder import Alarm
 from sexton.model.row import Row
-from sexton.model.task import Process
-from sexton.model.unit import RestartMark
+from sexton.model.rows.cgroup import Mount
+from sexton.model.rows.event import KernelEvent, KernelLog, ServiceEvent
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.node import Node
+from sexton.model.rows.recorder import Alarm
+from sexton.model.rows.task import Process
+from sexton.model.rows.unit import RestartMark
 
 #: Mounts that a census looks at; the others tell what disks and containers a machine has.
 _FILE_SYSTEMS = ("cgroup", "cgroup2", "tracefs", "debugfs")

@@ -20,8 +20,8 @@ from pathlib import Path
 from lab.graveyard import CannotDig, Graveyard, graveyard
 from sexton.detect.registry import all_detectors
 from sexton.host.host import open_host
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.finding import Finding
+from sexton.model.rows.cgroup import CgroupCensus
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import Source, all_sources
 

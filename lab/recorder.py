@@ -19,7 +19,7 @@ import time
 
 from lab.patience import decode_to_the_end, own_machine, stretch, stretch_recorder
 from sexton.cli.main import command
-from sexton.model.event import KernelEvent
+from sexton.model.rows.event import KernelEvent
 from sexton.sources.kmsg import log
 from sexton.sources.kmsg.catalogue import Recogniser
 from sexton.sources.kmsg.records import LogLine

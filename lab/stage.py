@@ -30,8 +30,8 @@ from lab.patience import own_machine
 from lab.recorder import FACILITY
 from sexton.errors import SourceError
 from sexton.host.host import open_host
-from sexton.model.cgroup import CgroupCensus
-from sexton.model.net import NicQueue
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.net import NicQueue
 from sexton.sources.cgroupfs.census import Census
 from sexton.sources.cgroupfs.layout import Layout, cgroup_mounts, read_layout, v1_mounts
 from sexton.sources.nic.queues import Queues

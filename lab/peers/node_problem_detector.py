@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sexton.model.event import KernelEvent
+from sexton.model.rows.event import KernelEvent
 from sexton.model.window import Window
 
 RULES = Path(__file__).parent / "rules" / "node_problem_detector.toml"

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sexton.model.cgroup import CgroupStat, RootCgroupStat
-from sexton.model.cpu import CoreTimes
+from sexton.model.rows.cgroup import CgroupStat, RootCgroupStat
+from sexton.model.rows.cpu import CoreTimes
 from sexton.model.window import Batch, Window
 
 #: A core that stands out in a column of percentages.

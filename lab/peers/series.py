@@ -10,12 +10,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from sexton.model.cpu import CoreTimes
-from sexton.model.memory import VmCounter
-from sexton.model.net import Conntrack, NetDevice
 from sexton.model.row import Row
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.net import Conntrack, NetDevice
+from sexton.model.rows.unit import Unit
 from sexton.model.text import printable
-from sexton.model.unit import Unit
 from sexton.model.window import Batch, Window
 
 SCRAPE_S = 15.0

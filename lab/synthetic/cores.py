@@ -7,7 +7,7 @@ import numpy as np
 from lab.synthetic.columns import Counters, Pieces
 from lab.synthetic.network import Traffic
 from lab.synthetic.plan import Array, Schedule, Ticks, overlap
-from sexton.model.cpu import CoreTimes, ReadyTasks, RunQueue, SoftirqCount, SoftnetCpu
+from sexton.model.rows.cpu import CoreTimes, ReadyTasks, RunQueue, SoftirqCount, SoftnetCpu
 
 #: What one core runs of each softirq in a second: at rest, and more where it is busy.
 _SOFTIRQS = {

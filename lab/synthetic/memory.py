@@ -9,7 +9,7 @@ import numpy as np
 from lab.synthetic.columns import Counters, Moments, Pieces
 from lab.synthetic.names import CONTROLLERS, VM_RATES, VM_STILL, VMSTAT, services
 from lab.synthetic.plan import PERIOD_S, UNIT, Array, Plan, Schedule, Ticks, overlap
-from sexton.model.cgroup import (
+from sexton.model.rows.cgroup import (
     CgroupCensus,
     CgroupDir,
     CgroupEvent,
@@ -19,7 +19,7 @@ from sexton.model.cgroup import (
     Mount,
     WalkCost,
 )
-from sexton.model.memory import Pressure, VmCounter
+from sexton.model.rows.memory import Pressure, VmCounter
 
 MOUNT = "/sys/fs/cgroup/memory"
 #: Ordinary dead, held by page cache, and a heap left by somebody who no longer runs.

@@ -8,8 +8,8 @@ import pyarrow as pa
 from lab.synthetic.columns import Counters, Pieces
 from lab.synthetic.names import ENA_DEVICE, ENA_QUEUE
 from lab.synthetic.plan import Array, Plan, Schedule, Ticks, overlap
-from sexton.model.cpu import Interrupt, IrqAffinity
-from sexton.model.net import NetDevice, Nic, NicCounter, NicQueue, TcpCounters
+from sexton.model.rows.cpu import Interrupt, IrqAffinity
+from sexton.model.rows.net import NetDevice, Nic, NicCounter, NicQueue, TcpCounters
 from sexton.store.schema import schema_of
 
 DRIVER = "2.11.0g"

@@ -12,12 +12,12 @@ from lab.synthetic.memory import RUN_S, dying, last_start_s, restarts
 from lab.synthetic.names import services
 from lab.synthetic.network import DRIVER, bus
 from lab.synthetic.plan import PERIOD_S, UNIT, Array, Raised, Schedule, Ticks
-from sexton.model.event import KernelEvent, KernelLog
-from sexton.model.node import Node
-from sexton.model.recorder import Alarm, RecorderCost
 from sexton.model.row import Row
+from sexton.model.rows.event import KernelEvent, KernelLog
+from sexton.model.rows.node import Node
+from sexton.model.rows.recorder import Alarm, RecorderCost
+from sexton.model.rows.unit import ServiceManager, Timer, Unit
 from sexton.model.text import shorten
-from sexton.model.unit import ServiceManager, Timer, Unit
 from sexton.sources.kmsg.catalogue import Recogniser
 from sexton.sources.kmsg.records import LogLine
 from sexton.store.pins import AFTER_S, BEFORE_S, Pin

@@ -8,7 +8,7 @@ import pyarrow as pa
 from lab.synthetic.columns import Moments, Pieces, named
 from lab.synthetic.names import KERNEL_THREADS, PROGRAMS, SHORT_LIVED
 from lab.synthetic.plan import Array, Hold, Schedule, Ticks
-from sexton.model.task import Process, ProcessCgroup, Thread
+from sexton.model.rows.task import Process, ProcessCgroup, Thread
 
 KUBELET = 2113
 _SLOT = 1  # kubelet's place in the table, after systemd's

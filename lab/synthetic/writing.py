@@ -20,9 +20,9 @@ from lab.synthetic.services import HOST, Services
 from lab.synthetic.stacks import Stacks, write_stacks
 from lab.synthetic.tasks import Tasks
 from sexton import __version__
-from sexton.model.cpu import CoreTimes
-from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import table
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.sources.registry import all_sources
 from sexton.store.compaction import compact
 from sexton.store.layout import prepare, read_manifest, segment_name, segments_in

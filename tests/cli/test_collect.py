@@ -18,10 +18,10 @@ from sexton.cli.commands.collect import script
 from sexton.cli.main import main
 from sexton.host.archive import Snapshot, read_archive
 from sexton.host.host import Host, open_host
-from sexton.model.cgroup import CgroupCensus, CgroupDir
-from sexton.model.cpu import CoreTimes
-from sexton.model.net import NetDevice, Nic
-from sexton.model.task import Process, Thread
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.net import NetDevice, Nic
+from sexton.model.rows.task import Process, Thread
 from sexton.model.window import Window
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import sources_of

@@ -18,7 +18,7 @@ import pytest
 from sexton.cli.deaths import Ledger, Outcome, _line, watch
 from sexton.errors import CommandError
 from sexton.host.host import open_host
-from sexton.model.cgroup import CgroupCensus, CgroupEvent
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent
 from sexton.model.window import Window
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import sources_of

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sexton.cli.main import main
-from sexton.model.cpu import CoreTimes
-from sexton.model.node import Node
-from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.node import Node
+from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.settings import Changed, Settings
 from sexton.model.window import Batch
 from sexton.store.pins import Pin, add_pin, pins_in

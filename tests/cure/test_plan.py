@@ -23,11 +23,17 @@ from sexton.detect.owners import Owner
 from sexton.errors import CommandError
 from sexton.host.host import open_host
 from sexton.model.audit import Need, Reason, Subject
-from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupResidual, OfflineMemcg
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.unit import ServiceManager, Unit
+from sexton.model.rows.cgroup import (
+    CgroupCensus,
+    CgroupDir,
+    CgroupEvent,
+    CgroupResidual,
+    OfflineMemcg,
+)
+from sexton.model.rows.unit import ServiceManager, Unit
 from sexton.reports.text.fix import plan_shell, plan_text
 from sexton.sources.procfs.node import Identity
 from tests.cure.test_apply import Calm

@@ -12,12 +12,12 @@ from sexton.cure import measures
 from sexton.cure.journal import Run, StepRecord
 from sexton.cure.verify import Met, heading, verify
 from sexton.host.host import open_host
-from sexton.model.cgroup import CgroupCensus, CgroupThrottle
-from sexton.model.cpu import CoreTimes
-from sexton.model.event import KernelLog
-from sexton.model.memory import VmCounter
-from sexton.model.net import Nic, NicCounter
-from sexton.model.unit import Unit
+from sexton.model.rows.cgroup import CgroupCensus, CgroupThrottle
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.event import KernelLog
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.net import Nic, NicCounter
+from sexton.model.rows.unit import Unit
 from sexton.reports.json.fix import verified_json
 from sexton.reports.text.fix import verify_text
 from sexton.sources.cgroupfs.census import take

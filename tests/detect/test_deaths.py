@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sexton.detect.deaths import deaths, standing
-from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.window import Batch, Window
 from tests.support.windows import make_window
 

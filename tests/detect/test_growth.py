@@ -7,7 +7,7 @@ import pytest
 from sexton.detect.ceilings import ceilings, is_bound
 from sexton.detect.deaths import Death, Deaths
 from sexton.detect.growth import growth, pace
-from sexton.model.cgroup import CgroupCensus, WalkCost
+from sexton.model.rows.cgroup import CgroupCensus, WalkCost
 from sexton.model.window import Window
 from tests.support.windows import make_window
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sexton.detect import kernel_log
-from sexton.model.event import KernelEvent, KernelLog
+from sexton.model.rows.event import KernelEvent, KernelLog
 from sexton.model.window import Window
 from tests.support.log import DONE, RESET, TRIGGER, events, log
 from tests.support.windows import EPOCH, make_window

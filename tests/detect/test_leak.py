@@ -6,9 +6,9 @@ import pytest
 
 from sexton.detect.detectors.cgroups.zombie_memcgs import detect
 from sexton.detect.leak import Leak, leak
-from sexton.model.cgroup import CgroupCensus, CgroupEvent
 from sexton.model.finding import Severity, Verdict
-from sexton.model.node import Node
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent
+from sexton.model.rows.node import Node
 from sexton.model.window import Window
 from tests.support.windows import make_window
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from sexton.detect.ledger import Suspect, suspects
-from sexton.model.cgroup import (
+from sexton.model.chain import Strength
+from sexton.model.row import Row
+from sexton.model.rows.cgroup import (
     CgroupCensus,
     CgroupDir,
     CgroupEvent,
@@ -15,10 +17,8 @@ from sexton.model.cgroup import (
     CgroupStat,
     OfflineMemcg,
 )
-from sexton.model.chain import Strength
-from sexton.model.node import Node
-from sexton.model.row import Row
-from sexton.model.unit import RestartMark, Timer, Unit
+from sexton.model.rows.node import Node
+from sexton.model.rows.unit import RestartMark, Timer, Unit
 from sexton.model.window import Window
 from tests.support.windows import EPOCH, make_window
 

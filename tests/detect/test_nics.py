@@ -6,8 +6,8 @@ import pytest
 
 from sexton.detect import nics
 from sexton.detect.kernel_log import Line
-from sexton.model.event import KernelEvent
-from sexton.model.net import Nic, NicCounter, NicQueue
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import Nic, NicCounter, NicQueue
 from tests.support.windows import make_window
 
 ETH0 = Nic("eth0", True, "ena", None, "0000:20:03.0", "up")

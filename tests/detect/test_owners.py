@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from sexton.detect.owners import COUNTED, LEDGER, LISTED, TRACED, exclusive, owners
-from sexton.model.cgroup import (
+from sexton.model.chain import Strength
+from sexton.model.row import Row
+from sexton.model.rows.cgroup import (
     CgroupCensus,
     CgroupDir,
     CgroupEvent,
@@ -12,9 +14,7 @@ from sexton.model.cgroup import (
     CgroupStat,
     OfflineMemcg,
 )
-from sexton.model.chain import Strength
-from sexton.model.row import Row
-from sexton.model.unit import Unit
+from sexton.model.rows.unit import Unit
 from tests.support.windows import make_window
 
 

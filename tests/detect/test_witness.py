@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sexton.detect.registry import all_detectors, run_all
 from sexton.detect.witness import Witness, remembered, witness
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Rows
-from sexton.model.memory import VmCounter
-from sexton.model.node import Node
 from sexton.model.row import table
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.node import Node
 from sexton.model.window import Batch, Window
 from tests.support.incident import incident
 

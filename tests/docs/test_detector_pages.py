@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sexton.detect.registry import Detector, Threshold, all_detectors
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding
+from sexton.model.rows.cpu import CoreTimes
 from sexton.model.window import Window
 from sexton.reports.pages import FOLDER, detector_page, index_page, main, pages
 

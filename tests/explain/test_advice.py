@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sexton.explain.advice import advise
-from sexton.model.cgroup import CgroupEvent, Mount
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Severity
+from sexton.model.rows.cgroup import CgroupEvent, Mount
 from tests.explain.making import EMPTY, finding
 from tests.explain.making import window as made
 from tests.explain.test_cgroup_links import runs

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sexton.explain.links.cgroups import leaked_scopes_slow_stats, timer_leaves_zombies
-from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, WalkCost
 from sexton.model.chain import Strength
-from sexton.model.node import Node
-from sexton.model.unit import Timer
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupEvent, WalkCost
+from sexton.model.rows.node import Node
+from sexton.model.rows.unit import Timer
 from tests.explain.making import EMPTY, finding, told, window
 
 LEFT = told("scopes without any process", 4_000, source="directories of the memory hierarchy")

@@ -7,7 +7,7 @@ import pytest
 from sexton.explain.links.cpu import stolen_time_starves_tasks
 from sexton.explain.links.jobs import contended_core_ends_job, starved_tasks_end_job
 from sexton.model.chain import Strength
-from sexton.model.recorder import Mark
+from sexton.model.rows.recorder import Mark
 from tests.explain.making import EMPTY, finding, told, window
 
 

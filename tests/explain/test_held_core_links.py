@@ -16,10 +16,10 @@ from sexton.explain.links.cpu import (
 )
 from sexton.explain.links.memory import pressure_forces_reclaim, zombies_slow_reclaim
 from sexton.explain.links.network import realtime_hog_starves_napi
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Strength
-from sexton.model.cpu import SoftnetCpu
-from sexton.model.stack import StackCount
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.cpu import SoftnetCpu
+from sexton.model.rows.stack import StackCount
 from sexton.model.window import Batch, Window
 from tests.explain.making import EMPTY, by_kind, finding, stacks, told, window
 

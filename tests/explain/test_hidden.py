@@ -11,14 +11,14 @@ from sexton.detect.registry import run_all
 from sexton.detect.witness import witness
 from sexton.explain.chains import find_links
 from sexton.explain.diagnosis import diagnose
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link, Strength
-from sexton.model.cpu import CoreTimes, SoftnetCpu
-from sexton.model.memory import Pressure, VmCounter
-from sexton.model.net import TcpCounters
-from sexton.model.recorder import Mark
 from sexton.model.row import Row
-from sexton.model.stack import StackCount
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.cpu import CoreTimes, SoftnetCpu
+from sexton.model.rows.memory import Pressure, VmCounter
+from sexton.model.rows.net import TcpCounters
+from sexton.model.rows.recorder import Mark
+from sexton.model.rows.stack import StackCount
 from sexton.model.window import Batch, Window
 from tests.support.fixtures import FIXTURES
 from tests.support.incident import CORE, UPTIME_S, WALL_S, incident

@@ -8,7 +8,7 @@ from sexton.explain.links.jobs import fabric_error_ends_job
 from sexton.explain.registry import all_rules, rule_of
 from sexton.model.chain import Strength
 from sexton.model.finding import Severity
-from sexton.model.recorder import Mark
+from sexton.model.rows.recorder import Mark
 from tests.explain.making import finding, window
 
 #: Link, its cause, a mark that names it, and how sure a mark is that names nothing.

@@ -16,13 +16,13 @@ from sexton.explain.links.cpu import slow_stats_burn_core, zombie_walk_burns_cor
 from sexton.explain.links.network import burnt_core_starves_napi, starved_napi_resets_nic
 from sexton.explain.registry import all_rules
 from sexton.explain.story import tell
-from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupStat, WalkCost
 from sexton.model.chain import Chain, Strength
-from sexton.model.event import KernelEvent
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.model.net import NicCounter
-from sexton.model.stack import StackCount
-from sexton.model.unit import Unit
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupStat, WalkCost
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import NicCounter
+from sexton.model.rows.stack import StackCount
+from sexton.model.rows.unit import Unit
 from sexton.model.window import Batch, Window
 from sexton.reports.text.narrative import chain_title
 from tests.support.fixtures import FIXTURES

@@ -15,10 +15,10 @@ from sexton.explain.links.network import (
     starved_napi_drops_connections,
 )
 from sexton.model.chain import Strength
-from sexton.model.cpu import SoftnetCpu
-from sexton.model.event import KernelEvent
-from sexton.model.net import NetDevice, Nic, TcpCounters
-from sexton.model.recorder import Mark
+from sexton.model.rows.cpu import SoftnetCpu
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import NetDevice, Nic, TcpCounters
+from sexton.model.rows.recorder import Mark
 from tests.explain.making import EMPTY, finding, told, window
 
 

@@ -10,11 +10,11 @@ import pytest
 from sexton.explain.aligned import Plan, align
 from sexton.explain.occasions import holds, loop_of, occasions
 from sexton.model.aligned import Signal
-from sexton.model.cgroup import CgroupEvent
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.recorder import Mark
-from sexton.model.unit import RestartMark, Unit
+from sexton.model.rows.cgroup import CgroupEvent
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.recorder import Mark
+from sexton.model.rows.unit import RestartMark, Unit
 from sexton.model.why import Subject
 from sexton.model.window import Batch, Bounds, Window
 from tests.support.incident import UPTIME_S, WALL_S, incident

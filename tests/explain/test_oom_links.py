@@ -11,10 +11,10 @@ from sexton.explain.links.cgroups import oom_kill_restarts_unit
 from sexton.explain.links.jobs import oom_kill_ends_job
 from sexton.explain.links.memory import pressure_ends_in_oom_kill
 from sexton.model.chain import Strength
-from sexton.model.event import KernelEvent
-from sexton.model.recorder import Mark
 from sexton.model.row import Row
-from sexton.model.unit import RestartMark, Unit
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.recorder import Mark
+from sexton.model.rows.unit import RestartMark, Unit
 from sexton.sources.kmsg.catalogue import recognise
 from tests.explain.making import EMPTY, finding, window
 

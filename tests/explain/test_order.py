@@ -11,8 +11,8 @@ from sexton.explain.chains import find_links
 from sexton.explain.moments import READ_S
 from sexton.explain.order import in_order, with_first_causes
 from sexton.model.chain import Link, Strength
-from sexton.model.event import KernelEvent
-from sexton.model.recorder import Mark
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.recorder import Mark
 from tests.explain.making import finding, window
 
 SEEN = window({0: [Mark("first")], 300: [Mark("last")]})

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from sexton.detect.registry import all_detectors
 from sexton.explain.diagnosis import ruled_out
-from sexton.model.cgroup import CgroupThrottle
-from sexton.model.cpu import SoftnetCpu
 from sexton.model.finding import Verdict
-from sexton.model.memory import Pressure, VmCounter
-from sexton.model.net import TcpCounters
+from sexton.model.rows.cgroup import CgroupThrottle
+from sexton.model.rows.cpu import SoftnetCpu
+from sexton.model.rows.memory import Pressure, VmCounter
+from sexton.model.rows.net import TcpCounters
 from tests.explain.making import finding
 from tests.support.windows import make_window
 

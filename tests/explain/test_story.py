@@ -12,9 +12,9 @@ from sexton.explain.diagnosis import diagnose
 from sexton.explain.registry import all_rules
 from sexton.explain.story import short, tell
 from sexton.model.chain import Chain, Link, Strength
-from sexton.model.event import KernelEvent
 from sexton.model.finding import Verdict
-from sexton.model.recorder import Mark
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.recorder import Mark
 from sexton.reports.text.verdict import verdict_text
 from tests.explain.making import EMPTY, finding, window
 from tests.explain.making import told as told_by

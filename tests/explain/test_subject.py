@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from sexton.errors import CommandError
 from sexton.explain.subject import KINDS, WORDS, candidates, concerns, names_for, names_of, nearest
-from sexton.model.cgroup import CgroupDir, OfflineMemcg
-from sexton.model.event import KernelEvent
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.net import NetDevice
 from sexton.model.row import Row
-from sexton.model.stack import StackCount
-from sexton.model.task import Process, Thread
+from sexton.model.rows.cgroup import CgroupDir, OfflineMemcg
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import NetDevice
+from sexton.model.rows.stack import StackCount
+from sexton.model.rows.task import Process, Thread
 from sexton.model.why import Subject
 from sexton.model.window import Batch, Window
 from tests.support.incident import incident

@@ -11,12 +11,12 @@ from sexton.explain.diagnosis import diagnose
 from sexton.explain.subject import KINDS, candidates, names_of
 from sexton.explain.why import answer, likeliest, through
 from sexton.model.chain import Chain, Contest, Link, Rival, Strength
-from sexton.model.cpu import CoreTimes
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Finding, Missing, Severity, Verdict
-from sexton.model.node import Node
-from sexton.model.stack import StackCount
-from sexton.model.task import Process, Thread
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.node import Node
+from sexton.model.rows.stack import StackCount
+from sexton.model.rows.task import Process, Thread
 from sexton.model.why import Subject, Why
 from sexton.model.window import Batch, Window
 from tests.support.fixtures import FIXTURES

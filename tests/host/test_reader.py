@@ -14,7 +14,7 @@ import pytest
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
 from sexton.host.host import open_host
 from sexton.host.reader import HeldFiles, LiveFiles, RootedFiles, read_regular, room, text
-from sexton.model.task import Process
+from sexton.model.rows.task import Process
 from sexton.sources.procfs.tasks import Tasks
 
 

@@ -21,10 +21,10 @@ from sexton.explain.why import explain as asked
 from sexton.explorer.lanes.restarts import Builder as Restarts
 from sexton.explorer.tiles.tables import TableColumns, TableSpan, number
 from sexton.explorer.tiles.view import View
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Evidence, Finding, Verdict
 from sexton.model.lane import COLUMNS, Strip
-from sexton.model.unit import Unit
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.unit import Unit
 from sexton.model.why import Subject
 from sexton.replay.signal_tables import table_signals
 from sexton.replay.span import everything

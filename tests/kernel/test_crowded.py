@@ -12,11 +12,11 @@ import pytest
 
 from sexton.detect.detectors.cpu.cpu_pressure import CROWDED, detect
 from sexton.host.host import open_host
-from sexton.model.cgroup import CgroupCpu
-from sexton.model.cpu import CoreTimes, ReadyTasks
 from sexton.model.finding import Severity, Verdict
-from sexton.model.memory import Pressure
-from sexton.model.task import Process
+from sexton.model.rows.cgroup import CgroupCpu
+from sexton.model.rows.cpu import CoreTimes, ReadyTasks
+from sexton.model.rows.memory import Pressure
+from sexton.model.rows.task import Process
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import sources_of
 from tests.kernel.conftest import until

@@ -13,7 +13,7 @@ import pytest
 
 from sexton.host.host import open_host
 from sexton.host.reader import walk
-from sexton.model.cgroup import CgroupDir
+from sexton.model.rows.cgroup import CgroupDir
 from sexton.model.text import printable
 from sexton.sources.cgroupfs.census import Census, take, walk_directories
 from sexton.sources.cgroupfs.layout import read_layout
@@ -92,7 +92,7 @@ def test_churn_neither_breaks_the_census_nor_makes_it_negative():
 
 POD = """
 import dataclasses, json, sys
-from sexton.model.cgroup import CgroupCensus
+from sexton.model.rows.cgroup import CgroupCensus
 from sexton.sources.cgroupfs.census import Census
 from sexton.host.host import open_host
 rows = list(Census(open_host()).collect())

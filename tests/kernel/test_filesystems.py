@@ -17,8 +17,8 @@ LOOK = """
 import json, sys
 from sexton.detect.registry import detector_of
 from sexton.host.host import open_host
-from sexton.model.event import KernelLog
-from sexton.model.filesystem import Filesystem
+from sexton.model.rows.event import KernelLog
+from sexton.model.rows.filesystem import Filesystem
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import sources_of
 with Sampler(open_host(), sources_of(Filesystem, KernelLog)) as sampler:

@@ -13,10 +13,10 @@ import pytest
 
 from sexton.detect.detectors.network.softirq_flood import detect
 from sexton.host.host import open_host
-from sexton.model.cpu import CoreTimes, SoftnetCpu
 from sexton.model.finding import Severity, Verdict
-from sexton.model.net import NetDevice, Nic, NicQueue
-from sexton.model.task import Process
+from sexton.model.rows.cpu import CoreTimes, SoftnetCpu
+from sexton.model.rows.net import NetDevice, Nic, NicQueue
+from sexton.model.rows.task import Process
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import sources_of
 from tests.kernel.conftest import until

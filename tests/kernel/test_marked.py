@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.model.recorder import Mark
+from sexton.model.rows.recorder import Mark
 from sexton.store.recording import Recording
 from tests.kernel.conftest import until
 from tests.support.cli import ENVIRONMENT, SEXTON, sexton

@@ -20,12 +20,12 @@ from sexton.detect.detectors.memory.page_fault_storm import tally
 from sexton.detect.families import is_rstat
 from sexton.detect.stacks import caught
 from sexton.host.host import open_host
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.memory import Pressure, VmCounter
 from sexton.model.row import Row
-from sexton.model.stack import StackCount
-from sexton.model.task import Process, ProcessCgroup, Thread
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.memory import Pressure, VmCounter
+from sexton.model.rows.stack import StackCount
+from sexton.model.rows.task import Process, ProcessCgroup, Thread
 from sexton.model.window import Batch, Window
 from sexton.record.sampler import Sampler
 from sexton.replay import span

@@ -13,10 +13,10 @@ import pytest
 
 from sexton.detect.detectors.memory.oom_kills import detect
 from sexton.host.host import open_host
-from sexton.model.cgroup import CgroupMemory
-from sexton.model.event import KernelEvent
 from sexton.model.finding import Severity, Verdict
-from sexton.model.memory import VmCounter
+from sexton.model.rows.cgroup import CgroupMemory
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.memory import VmCounter
 from sexton.model.window import Window
 from sexton.record.sampler import Sampler
 from sexton.sources.cgroupfs.layout import read_layout

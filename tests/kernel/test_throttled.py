@@ -13,8 +13,8 @@ import pytest
 
 from sexton.detect.detectors.cpu.quota_throttling import detect
 from sexton.host.host import open_host
-from sexton.model.cgroup import CgroupThrottle
 from sexton.model.finding import Severity, Verdict
+from sexton.model.rows.cgroup import CgroupThrottle
 from sexton.record.sampler import Sampler
 from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
 from sexton.sources.registry import sources_of

@@ -13,7 +13,7 @@ from time import sleep
 import pytest
 
 from sexton.host.host import open_host
-from sexton.model.cgroup import CgroupEvent, CgroupEventGap
+from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.census import Census
 from sexton.sources.cgroupfs.residual import Residuals

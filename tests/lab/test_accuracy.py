@@ -10,7 +10,7 @@ import pytest
 from lab import accuracy
 from lab.incident import Incident
 from lab.peers import bakeoff
-from sexton.model.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes
 from sexton.model.window import Batch
 from tests.support.recordings import WALL_S, write_sealed
 

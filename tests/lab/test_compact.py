@@ -14,15 +14,15 @@ from lab.compact import called, compact, differences, keep, main, size_of
 from lab.compact_stacks import USER, slimmed, within
 from lab.incident import SCENE, judged, replayed
 from lab.scrub import BOOT, Scrub, private_names
-from sexton.model.cpu import CoreTimes
-from sexton.model.event import KernelEvent, KernelLog
-from sexton.model.memory import VmCounter
-from sexton.model.net import Nic
-from sexton.model.node import Node
 from sexton.model.profile import Kind
-from sexton.model.recorder import RecorderCost
-from sexton.model.stack import StackCount
-from sexton.model.task import Process
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.event import KernelEvent, KernelLog
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.net import Nic
+from sexton.model.rows.node import Node
+from sexton.model.rows.recorder import RecorderCost
+from sexton.model.rows.stack import StackCount
+from sexton.model.rows.task import Process
 from sexton.model.window import Batch
 from sexton.profile.heat import heat_of
 from sexton.sources.kmsg.catalogue import Recogniser

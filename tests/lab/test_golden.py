@@ -22,8 +22,8 @@ from lab.incident import (
     top_cause,
     wrongs,
 )
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Severity, Verdict
+from sexton.model.rows.cpu import CoreTimes
 from tests.support.incident import incident as rows_of_the_incident
 from tests.support.recordings import cores, write_sealed
 

@@ -8,11 +8,11 @@ import pytest
 
 from lab.hidden import Without, decisive, overreach, trials, weaker
 from lab.incident import Expected, judged, top_cause
-from sexton.model.cgroup import CgroupCensus, CgroupDir
 from sexton.model.chain import Chain, Link, Strength
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Verdict
-from sexton.model.unit import Unit
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.unit import Unit
 from sexton.model.window import SourceState, Window
 from tests.support.incident import incident
 

@@ -10,12 +10,12 @@ import pytest
 from bench.programs import find
 from lab.peers import node_problem_detector, prometheus, screens
 from lab.peers.series import SCRAPE_S, Key, scraped
-from sexton.model.cgroup import RootCgroupStat
-from sexton.model.cpu import CoreTimes
-from sexton.model.event import KernelEvent
-from sexton.model.memory import VmCounter
-from sexton.model.net import NetDevice
-from sexton.model.unit import Unit
+from sexton.model.rows.cgroup import RootCgroupStat
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.net import NetDevice
+from sexton.model.rows.unit import Unit
 from tests.support.windows import make_window
 
 SECONDS = 1000

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from lab.synthetic import write
-from sexton.model.cgroup import CgroupCensus, CgroupEvent, Controller
 from sexton.model.chain import Strength
-from sexton.model.cpu import CoreTimes, Interrupt, RunQueue, SoftirqCount, SoftnetCpu
 from sexton.model.diagnosis import Exit
-from sexton.model.event import KernelEvent
-from sexton.model.memory import VmCounter
-from sexton.model.net import NetDevice, NicCounter, TcpCounters
-from sexton.model.recorder import Alarm
 from sexton.model.row import Row
-from sexton.model.task import Process, Thread
-from sexton.model.unit import Unit
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, Controller
+from sexton.model.rows.cpu import CoreTimes, Interrupt, RunQueue, SoftirqCount, SoftnetCpu
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.net import NetDevice, NicCounter, TcpCounters
+from sexton.model.rows.recorder import Alarm
+from sexton.model.rows.task import Process, Thread
+from sexton.model.rows.unit import Unit
 from sexton.record.triggers import Triggers
 from sexton.store.pins import pins_in
 from sexton.store.recording import Recording

@@ -13,11 +13,11 @@ import pytest
 from lab.synthetic import Plan, write
 from lab.synthetic.__main__ import main
 from sexton.explain.diagnosis import diagnose
-from sexton.model.cgroup import CgroupCensus, CgroupDir
-from sexton.model.cpu import CoreTimes, Interrupt
 from sexton.model.finding import Verdict
-from sexton.model.net import NicCounter
-from sexton.model.task import ProcessCgroup
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir
+from sexton.model.rows.cpu import CoreTimes, Interrupt
+from sexton.model.rows.net import NicCounter
+from sexton.model.rows.task import ProcessCgroup
 from sexton.store.recording import Recording
 from sexton.store.schema import MONO
 from tests.support.synthetic import CHAIN, INCIDENT, counters, made, small, window_of

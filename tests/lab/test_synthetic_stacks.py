@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lab.synthetic import Plan, write
-from sexton.model.cpu import CoreTimes
 from sexton.model.profile import Kind
+from sexton.model.rows.cpu import CoreTimes
 from sexton.profile.heat import heat_of
 from sexton.profile.recorded import recorded_pieces
 from sexton.store.recording import Recording

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from sexton.model.cpu import CoreTimes
-from sexton.model.memory import VmCounter
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.memory import VmCounter
 from sexton.model.window import Batch, SourceState, Window
 
 

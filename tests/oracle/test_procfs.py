@@ -14,8 +14,8 @@ import pytest
 
 from sexton.host.host import open_host
 from sexton.host.reader import text
-from sexton.model.cpu import CoreTimes
-from sexton.model.task import Process
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.task import Process
 from sexton.sources.procfs import net_dev, stat, vmstat
 from sexton.sources.procfs.tasks import Tasks
 from tests.support.tools import need

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton.errors import SourceAbsent, StoreError
-from sexton.model.memory import VmCounter
-from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
-from sexton.model.trace import RingState
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.recorder import RecorderNote
+from sexton.model.rows.trace import RingState
 from sexton.record.companion import Companion, Place
 from sexton.record.companions import Ring, Stacks, chosen
 from sexton.sources.tracefs import ring

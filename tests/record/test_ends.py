@@ -11,8 +11,8 @@ import pytest
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
 from sexton.host.host import ON_THE_NODE, Host
 from sexton.host.reader import LiveFiles
-from sexton.model.memory import VmCounter
 from sexton.model.row import Row
+from sexton.model.rows.memory import VmCounter
 from sexton.record import sampler as sampling
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import Reading, Source

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from lab.graveyard import own_cgroup
-from sexton.model.cgroup import CgroupEvent, CgroupEventGap
-from sexton.model.cpu import CoreTimes
-from sexton.model.recorder import RecorderNote
-from sexton.model.task import Process
+from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.recorder import RecorderNote
+from sexton.model.rows.task import Process
 from sexton.record.companions import Stacks
 from sexton.sources.registry import sources_of
 from sexton.store.recording import Recording

@@ -16,7 +16,7 @@ import pytest
 _KENNEL = r"""
 import json, os, random, signal, sys, time
 from pathlib import Path
-from sexton.model.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes
 from sexton.record.recorder import Options, Recorder
 from sexton.host.host import open_host
 from sexton.sources.registry import sources_of

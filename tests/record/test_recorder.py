@@ -16,13 +16,13 @@ from sexton.detect.registry import applied
 from sexton.errors import StoreError
 from sexton.explain.diagnosis import diagnose
 from sexton.host.host import open_host
-from sexton.model.cpu import CoreTimes
-from sexton.model.memory import VmCounter
-from sexton.model.net import NicCounter
-from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import Row
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.net import NicCounter
+from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
+from sexton.model.rows.task import Process
 from sexton.model.settings import Settings
-from sexton.model.task import Process
 from sexton.model.window import Batch, Window
 from sexton.record import recorder as recorders
 from sexton.record.schedule import TABLES_S

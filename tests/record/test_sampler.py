@@ -11,8 +11,8 @@ import pytest
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceSkipped
 from sexton.host.host import Host
 from sexton.host.reader import LiveFiles
-from sexton.model.memory import VmCounter
-from sexton.model.net import NetDevice
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.net import NetDevice
 from sexton.record import sampler as sampling
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import Source

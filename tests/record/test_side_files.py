@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sexton.model.cpu import CoreTimes
-from sexton.model.memory import VmCounter
-from sexton.model.recorder import Alarm, Mark, RecorderNote
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.recorder import Alarm, Mark, RecorderNote
 from sexton.record import side_files as desks
 from sexton.record.side_files import SideFileWriter
 from sexton.store.layout import prepare

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.model.memory import VmCounter
+from sexton.model.rows.memory import VmCounter
 from sexton.record import companions
 from sexton.record.companions import Stacks
 from sexton.record.decoding import Decoding

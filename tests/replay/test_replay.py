@@ -16,12 +16,12 @@ from sexton.detect.kernel_log import reach
 from sexton.errors import StoreError
 from sexton.explain.diagnosis import diagnose
 from sexton.host.host import open_host
-from sexton.model.cgroup import CgroupCensus, CgroupEvent, WalkCost
-from sexton.model.cpu import CoreTimes, SoftirqCount
-from sexton.model.event import KernelEvent, KernelLog
-from sexton.model.net import Nic, NicCounter, NicQueue
-from sexton.model.node import Node
 from sexton.model.row import Row
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, WalkCost
+from sexton.model.rows.cpu import CoreTimes, SoftirqCount
+from sexton.model.rows.event import KernelEvent, KernelLog
+from sexton.model.rows.net import Nic, NicCounter, NicQueue
+from sexton.model.rows.node import Node
 from sexton.model.window import Batch, SourceState, Window
 from sexton.record.sampler import Sampler
 from sexton.replay import span

@@ -10,15 +10,15 @@ from lab.synthetic import Plan as Node
 from lab.synthetic import write
 from sexton.explain.aligned import Plan, align
 from sexton.model.aligned import Signal
-from sexton.model.cgroup import CgroupEvent, CgroupEventGap
-from sexton.model.cpu import CoreTimes
-from sexton.model.event import KernelEvent
-from sexton.model.memory import VmCounter
-from sexton.model.net import NicCounter, TcpCounters
 from sexton.model.row import Row
-from sexton.model.softirq import SoftirqWait
-from sexton.model.task import Process, Thread
-from sexton.model.unit import Unit
+from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.net import NicCounter, TcpCounters
+from sexton.model.rows.softirq import SoftirqWait
+from sexton.model.rows.task import Process, Thread
+from sexton.model.rows.unit import Unit
 from sexton.model.window import Batch
 from sexton.replay.signals import aligned_in, recorded_in, signals_of
 from sexton.replay.span import everything

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from lab.synthetic import Plan, write
 from sexton.explain.diagnosis import diagnose
-from sexton.model.cgroup import CgroupCensus
-from sexton.model.cpu import CoreTimes, SoftirqCount
-from sexton.model.event import KernelEvent
-from sexton.model.memory import VmCounter
-from sexton.model.net import NicCounter
 from sexton.model.row import Row
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.cpu import CoreTimes, SoftirqCount
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.net import NicCounter
 from sexton.model.window import Batch, Columns, Wanted, Window
 from sexton.replay import span, span_reader
 from sexton.replay.window import RecordedWindow

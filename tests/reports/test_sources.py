@@ -7,8 +7,8 @@ import json
 import pytest
 
 from sexton.cli.main import main
-from sexton.model.cpu import CoreTimes, RunQueue
-from sexton.model.event import KernelEvent
+from sexton.model.rows.cpu import CoreTimes, RunQueue
+from sexton.model.rows.event import KernelEvent
 from sexton.model.window import SourceState
 from sexton.reports.text.sources import ROOT, SourceLine, in_words, sources_json, sources_text
 from sexton.sources.registry import all_sources

@@ -15,7 +15,7 @@ from sexton.explain.why import answer
 from sexton.model.aligned import Aligned, Ranked
 from sexton.model.chain import Coincidence, Contest, Rival, Strength
 from sexton.model.finding import Missing
-from sexton.model.recorder import Mark
+from sexton.model.rows.recorder import Mark
 from sexton.model.why import Moment, Occasions, Subject, Why
 from sexton.model.window import Batch, Window
 from sexton.reports.json.why import why_json

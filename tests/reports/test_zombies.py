@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sexton.cli.main import main
-from sexton.model.cgroup import (
+from sexton.model.row import Row
+from sexton.model.rows.cgroup import (
     CgroupCensus,
     CgroupDir,
     CgroupEvent,
@@ -16,8 +17,7 @@ from sexton.model.cgroup import (
     CgroupStat,
     OfflineMemcg,
 )
-from sexton.model.node import Node
-from sexton.model.row import Row
+from sexton.model.rows.node import Node
 from sexton.model.window import Batch, SourceState, Window
 from sexton.reports.text.zombies import tally, zombies_json, zombies_text
 

@@ -8,9 +8,9 @@ from sexton.detect.detectors.cpu.saturated_core import longest_holds
 from sexton.detect.families import is_direct_reclaim, is_fault, is_reclaim, is_rstat, is_spinning
 from sexton.detect.runs import CLOSE_S, Run, runs
 from sexton.detect.stacks import caught, cgroups_of
-from sexton.model.cpu import CoreTimes
-from sexton.model.memory import VmCounter
-from sexton.model.task import ProcessCgroup
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.task import ProcessCgroup
 from sexton.series import paging, pressure
 from sexton.sources.procfs.vmstat import parse
 from tests.support.fixtures import FIXTURES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.model.memory import Pressure
+from sexton.model.rows.memory import Pressure
 from sexton.series.pressure import whole
 from tests.support.windows import make_window
 

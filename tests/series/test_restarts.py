@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.model.unit import Unit
+from sexton.model.rows.unit import Unit
 from sexton.model.window import Batch, columns_of
 from sexton.series import restarts
 from sexton.series.restarts import FIELDS, RestartCount

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.model.memory import VmCounter
+from sexton.model.rows.memory import VmCounter
 from sexton.model.window import Batch
 from sexton.series.steps import delta, span, steps
 

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton.errors import StoreError
-from sexton.model.cpu import CoreTimes
-from sexton.model.recorder import Mark
 from sexton.model.row import Row
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.recorder import Mark
 from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.store.export import (
@@ -127,7 +127,7 @@ def test_csv_holds_hostile_names_escaped_and_no_formula(tmp_path: Path):
 
 
 def test_numbers_that_json_lacks_are_null_and_what_is_unknown_is_empty(tmp_path: Path):
-    from sexton.model.recorder import Alarm, RecorderCost
+    from sexton.model.rows.recorder import Alarm, RecorderCost
 
     place = tmp_path / "rec"
     alarm = Alarm("mark", "x", "y", float("nan"), float("inf"))

@@ -7,14 +7,14 @@ make it (the walk was mended in 5.8). The lab makes real incidents with a substi
 
 from __future__ import annotations
 
-from sexton.model.cgroup import CgroupCensus, CgroupDir, WalkCost
-from sexton.model.cpu import CoreTimes, SoftnetCpu
-from sexton.model.event import KernelEvent, KernelLog
-from sexton.model.memory import Pressure, VmCounter
-from sexton.model.net import Nic, NicCounter, NicQueue
-from sexton.model.node import Node
-from sexton.model.task import Process, Thread
-from sexton.model.unit import ServiceManager, Unit
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, WalkCost
+from sexton.model.rows.cpu import CoreTimes, SoftnetCpu
+from sexton.model.rows.event import KernelEvent, KernelLog
+from sexton.model.rows.memory import Pressure, VmCounter
+from sexton.model.rows.net import Nic, NicCounter, NicQueue
+from sexton.model.rows.node import Node
+from sexton.model.rows.task import Process, Thread
+from sexton.model.rows.unit import ServiceManager, Unit
 from sexton.model.window import Batch, Window
 from sexton.sources.kmsg.catalogue import Recogniser
 from sexton.sources.kmsg.records import LogLine

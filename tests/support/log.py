@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sexton.model.event import KernelEvent, KernelLog
+from sexton.model.rows.event import KernelEvent, KernelLog
 from sexton.sources.kmsg.catalogue import Recogniser
 from sexton.sources.kmsg.records import LogLine
 from tests.support.windows import EPOCH

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from sexton.model.cpu import CoreTimes
-from sexton.model.memory import Pressure, VmCounter
 from sexton.model.row import Row
-from sexton.model.stack import StackCount
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.memory import Pressure, VmCounter
+from sexton.model.rows.stack import StackCount
 from sexton.model.window import Window
 from tests.support.windows import make_window
 

@@ -38,7 +38,7 @@ EPOCH = 1_700_000_000.0
 @cache
 def row_types() -> Mapping[str, type[Row]]:
     """Every row class there is, by name."""
-    for module in pkgutil.iter_modules(sexton.model.__path__, "sexton.model."):
+    for module in pkgutil.walk_packages(sexton.model.__path__, "sexton.model."):
         importlib.import_module(module.name)
     # A slotted dataclass is made twice; the one its module holds is the one in use.
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from sexton.model.unit import ServiceManager, Timer, Unit
+from sexton.model.rows.unit import ServiceManager, Timer, Unit
 from sexton.model.window import Batch
 from tests.yard.yard import Yard
 

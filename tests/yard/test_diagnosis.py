@@ -9,11 +9,11 @@ import pytest
 from sexton.detect.detectors.cgroups import zombie_memcgs
 from sexton.detect.registry import Threshold
 from sexton.explain.diagnosis import diagnose
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Strength
 from sexton.model.finding import Verdict
 from sexton.model.row import Row
-from sexton.model.unit import ServiceManager, Unit
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.unit import ServiceManager, Unit
 from sexton.model.window import Batch, Window
 from tests.yard.asking import ask
 from tests.yard.test_units import LEAK, dead_below, restarted

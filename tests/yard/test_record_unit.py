@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.model.trace import RingState
+from sexton.model.rows.trace import RingState
 from sexton.store.recording import Recording
 from tests.support.tools import need
 from tests.yard.yard import PYTHON, REPOSITORY, SEEN, Yard, YardError

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from sexton.detect.ledger import suspects
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Strength
 from sexton.model.row import Row
-from sexton.model.unit import Unit
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.unit import Unit
 from sexton.model.window import Batch, Window, columns_of
 from sexton.series import restarts
 from sexton.series.restarts import FIELDS, RestartCount

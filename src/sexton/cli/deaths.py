@@ -19,7 +19,7 @@ from sexton.cli.output import moves
 from sexton.detect.deaths import GRACE
 from sexton.errors import CommandError
 from sexton.host.host import open_host
-from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
 from sexton.record.sampler import Sampler

@@ -11,9 +11,9 @@ from typing import Any
 
 from sexton.detect import kernel_log, nics
 from sexton.detect.detectors.network.nic_resets import COUNTERS, FAMILIES
-from sexton.model.cgroup import CgroupCensus, CgroupThrottle
-from sexton.model.event import KernelLog
-from sexton.model.net import NicCounter
+from sexton.model.rows.cgroup import CgroupCensus, CgroupThrottle
+from sexton.model.rows.event import KernelLog
+from sexton.model.rows.net import NicCounter
 from sexton.model.window import Window
 from sexton.series import paging
 from sexton.series.cores import core_series

@@ -52,8 +52,8 @@ from sexton.model.audit import Need, Subject
 from sexton.model.chain import Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding
-from sexton.model.memory import VmCounter
 from sexton.model.plan import Plan, Refusal, Step
+from sexton.model.rows.memory import VmCounter
 from sexton.model.text import count, printable, size
 from sexton.model.window import Window
 

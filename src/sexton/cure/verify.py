@@ -18,9 +18,9 @@ from sexton.cure.remedy import detail_lines, remedy
 from sexton.detect.growth import ENOUGH
 from sexton.detect.registry import Threshold
 from sexton.model.plan import Plan
+from sexton.model.rows.unit import Unit
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
-from sexton.model.unit import Unit
 from sexton.model.window import Window
 
 SAME = Threshold("same", 20, "% more", "normal variation between two windows")

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sexton.detect.registry import Threshold
-from sexton.model.cgroup import CgroupCensus, WalkCost
 from sexton.model.finding import Evidence
+from sexton.model.rows.cgroup import CgroupCensus, WalkCost
 from sexton.model.text import seconds
 
 ID_WALL = Threshold("id wall", 65_535, "memory cgroups", "memcg IDs have 16 bits")

@@ -16,7 +16,7 @@ from sexton.detect.deaths import Deaths, deaths
 from sexton.detect.owners import placer
 from sexton.detect.spread import median, variation
 from sexton.detect.stems import container, join, path_stem, pattern, split, unit_of
-from sexton.model.cgroup import CgroupCensus, CgroupDir
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir
 from sexton.model.window import Window
 from sexton.series.directories import turnover
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sexton.detect.registry import Threshold
 from sexton.detect.witness import remembered
-from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.window import Batch, Window
 
 GRACE = Threshold(

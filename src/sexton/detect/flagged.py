@@ -12,8 +12,8 @@ from dataclasses import replace
 from sexton.detect.kernel_log import DAY_S, Line, lines
 from sexton.detect.registry import settings_in_force
 from sexton.detect.witness import Witness
-from sexton.model.event import FLAGGED, KernelLog
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.model.rows.event import FLAGGED, KernelLog
 from sexton.model.text import count, shorten
 from sexton.model.text import seconds as duration
 

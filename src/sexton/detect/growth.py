@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sexton.detect.deaths import Deaths
 from sexton.detect.registry import Threshold
-from sexton.model.cgroup import CgroupCensus
+from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.window import Window
 
 ENOUGH = Threshold(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sexton.detect.registry import missing
-from sexton.model.event import KernelEvent, KernelLog
 from sexton.model.finding import Missing
+from sexton.model.rows.event import KernelEvent, KernelLog
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

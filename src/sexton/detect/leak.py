@@ -19,8 +19,8 @@ from sexton.detect.deaths import GRACE, Deaths
 from sexton.detect.growth import ENOUGH, confirms, growth
 from sexton.detect.registry import Threshold
 from sexton.detect.spread import median
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.finding import Severity
+from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.window import Window
 from sexton.series.steps import rises
 

@@ -39,10 +39,10 @@ from sexton.detect.registry import Threshold
 from sexton.detect.spread import median
 from sexton.detect.stems import container, join, path_stem, split
 from sexton.detect.witness import remembered
-from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupStat, OfflineMemcg
 from sexton.model.chain import Strength
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupStat, OfflineMemcg
+from sexton.model.rows.unit import RestartMark, Timer, Unit
 from sexton.model.text import count, printable, seconds
-from sexton.model.unit import RestartMark, Timer, Unit
 from sexton.model.window import Window
 from sexton.series.directories import turnover
 from sexton.series.restarts import RestartCount, restarts

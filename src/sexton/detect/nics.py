@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sexton.detect.kernel_log import Line
 from sexton.model.finding import Missing
-from sexton.model.net import Nic, NicCounter, NicQueue
+from sexton.model.rows.net import Nic, NicCounter, NicQueue
 from sexton.model.window import Window
 from sexton.series.rates import totals
 

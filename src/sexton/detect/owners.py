@@ -29,9 +29,15 @@ from sexton.detect.growth import confirms, growth
 from sexton.detect.ledger import suspects
 from sexton.detect.stems import join, path_stem, pattern, split, unit_of
 from sexton.detect.witness import remembered
-from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupResidual, CgroupStat, OfflineMemcg
 from sexton.model.chain import Strength
-from sexton.model.unit import Unit
+from sexton.model.rows.cgroup import (
+    CgroupCensus,
+    CgroupDir,
+    CgroupResidual,
+    CgroupStat,
+    OfflineMemcg,
+)
+from sexton.model.rows.unit import Unit
 from sexton.model.window import Window
 
 TRACED = "traced: removed, not released"

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from sexton.model.stack import StackCount
-from sexton.model.task import ProcessCgroup
+from sexton.model.rows.stack import StackCount
+from sexton.model.rows.task import ProcessCgroup
 from sexton.model.window import Window
 
 #: A stack belongs to a whole second: so much earlier or later it still counts.

@@ -27,10 +27,10 @@ from sexton.detect import kernel_log, nics
 from sexton.detect.counters import moved
 from sexton.detect.kernel_log import DAY_S, Line
 from sexton.detect.registry import Threshold
-from sexton.model.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
 from sexton.model.finding import Evidence
-from sexton.model.net import NetDevice, NicQueue
-from sexton.model.softirq import ProbeCost, SoftirqWait
+from sexton.model.rows.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
+from sexton.model.rows.net import NetDevice, NicQueue
+from sexton.model.rows.softirq import ProbeCost, SoftirqWait
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Key, Window
 from sexton.series.cores import CoreSeries, core_series

@@ -4,7 +4,7 @@ A detector is given a `Witness` of a window and reads it as usual; which tables 
 table or only its last reading, is noted meanwhile. Rows are counted, never walked: a window of
 twelve hours is not read a second time.
 
->>> from sexton.model.node import Node
+>>> from sexton.model.rows.node import Node
 >>> from sexton.model.window import Batch
 >>> node = Node("n", "6.1", *(None,) * 11)
 >>> witness = Witness(Window({Node: [Batch(1.0, 101.0, (node,)), Batch(2.0, 102.0, (node,))]}))

@@ -11,10 +11,10 @@ from sexton.explain.advice import advise
 from sexton.explain.chains import find_chains, find_links, unexplained
 from sexton.explain.story import tell
 from sexton.explain.weigh import coincide, contests
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.diagnosis import Cost, Diagnosis
 from sexton.model.finding import Finding, Verdict
-from sexton.model.net import Nic
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.net import Nic
 from sexton.model.text import printable
 from sexton.model.window import Window
 

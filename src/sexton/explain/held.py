@@ -44,9 +44,9 @@ from sexton.detect.families import (
 )
 from sexton.detect.stacks import on_cores
 from sexton.explain.moments import together
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Evidence, Finding
+from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.window import Window
 from sexton.series.cores import core_series
 

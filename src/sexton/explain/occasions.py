@@ -32,10 +32,10 @@ from sexton.detect.spread import median
 from sexton.explain.aligned.layout import LEAST_EVENTS, Plan
 from sexton.explain.subject import is_named
 from sexton.model.finding import Finding
-from sexton.model.recorder import Mark
-from sexton.model.stack import StackCount
+from sexton.model.rows.recorder import Mark
+from sexton.model.rows.stack import StackCount
+from sexton.model.rows.unit import RestartMark, Unit
 from sexton.model.text import printable, seconds, shorten
-from sexton.model.unit import RestartMark, Unit
 from sexton.model.why import Moment, Occasions, Subject
 from sexton.model.window import Window
 from sexton.series.cores import core_series

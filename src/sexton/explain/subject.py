@@ -15,7 +15,9 @@ from typing import TypeVar
 
 from sexton.detect.registry import detector_ids
 from sexton.errors import CommandError
-from sexton.model.cgroup import (
+from sexton.model.finding import Finding
+from sexton.model.row import Row
+from sexton.model.rows.cgroup import (
     CgroupCpu,
     CgroupDir,
     CgroupEvent,
@@ -25,17 +27,15 @@ from sexton.model.cgroup import (
     CgroupThrottle,
     OfflineMemcg,
 )
-from sexton.model.cpu import CoreTimes, IrqAffinity
-from sexton.model.event import KernelEvent, ServiceEvent
-from sexton.model.filesystem import Filesystem
-from sexton.model.finding import Finding
-from sexton.model.net import NetDevice, Nic, NicQueue
-from sexton.model.recorder import Mark
-from sexton.model.row import Row
-from sexton.model.stack import StackCount
-from sexton.model.task import Process, ProcessCgroup, Thread
+from sexton.model.rows.cpu import CoreTimes, IrqAffinity
+from sexton.model.rows.event import KernelEvent, ServiceEvent
+from sexton.model.rows.filesystem import Filesystem
+from sexton.model.rows.net import NetDevice, Nic, NicQueue
+from sexton.model.rows.recorder import Mark
+from sexton.model.rows.stack import StackCount
+from sexton.model.rows.task import Process, ProcessCgroup, Thread
+from sexton.model.rows.unit import RestartMark, Timer, Unit
 from sexton.model.text import printable, shorten
-from sexton.model.unit import RestartMark, Timer, Unit
 from sexton.model.why import Subject
 from sexton.model.window import Window
 

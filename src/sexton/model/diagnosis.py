@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sexton.model.chain import Chain, Coincidence, Contest
 from sexton.model.finding import Finding, Verdict
 from sexton.model.frozen import Frozen, frozen
-from sexton.model.node import Node
+from sexton.model.rows.node import Node
 from sexton.model.settings import Settings
 from sexton.model.window import SourceState
 

@@ -38,7 +38,7 @@ def row(cls: type[RowType]) -> type[RowType]:
 def table(row_type: type[Row]) -> str:
     """The name of a row's table in a recording.
 
-    >>> from sexton.model.cpu import CoreTimes
+    >>> from sexton.model.rows.cpu import CoreTimes
     >>> table(CoreTimes)
     'core_times'
     """

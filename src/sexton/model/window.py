@@ -14,8 +14,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from sexton.model.frozen import Frozen, frozen
-from sexton.model.node import Node
 from sexton.model.row import Row, fields_of
+from sexton.model.rows.node import Node
 
 if TYPE_CHECKING:
     import numpy as np

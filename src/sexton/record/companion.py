@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sexton.errors import SourceTimeout
 from sexton.host.host import Host
-from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
+from sexton.model.rows.recorder import RecorderNote
 from sexton.model.text import printable
 from sexton.record.sampler import Answer, Worker
 from sexton.store.pins import Pin

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from sexton.errors import SourceError
-from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
-from sexton.model.trace import RingState
+from sexton.model.rows.recorder import RecorderNote
+from sexton.model.rows.trace import RingState
 from sexton.record.companion import Companion, Place
 from sexton.record.decoding import Decoding
 from sexton.record.ring_dump import Dumping

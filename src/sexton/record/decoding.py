@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 from sexton.errors import SourceError
 from sexton.host.reader import text
 from sexton.host.runner import ChildOptions, Running, module_command, start
-from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
+from sexton.model.rows.recorder import RecorderNote
 from sexton.model.text import count, printable
 from sexton.record.budget import exclude_child_cpu
 from sexton.record.companion import Place

@@ -21,11 +21,11 @@ from sexton.detect.registry import settings_in_force
 from sexton.errors import SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.cpu import Interrupt
-from sexton.model.net import NicQueue
-from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import Row, table
-from sexton.model.softirq import ProbeCost
+from sexton.model.rows.cpu import Interrupt
+from sexton.model.rows.net import NicQueue
+from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
+from sexton.model.rows.softirq import ProbeCost
 from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.record import budget as budgets

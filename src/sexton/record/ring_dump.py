@@ -22,7 +22,7 @@ from typing import NamedTuple
 from sexton.errors import SextonError
 from sexton.host.runner import ChildOptions, Running, module_command, start
 from sexton.model.row import fields_of
-from sexton.model.trace import TraceEvent
+from sexton.model.rows.trace import TraceEvent
 from sexton.sources.tracefs.ring import EventRing, events
 from sexton.store.layout import sync_directory
 

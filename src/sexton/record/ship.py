@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sexton.errors import StoreError
-from sexton.model.recorder import RecorderNote
 from sexton.model.row import Row
+from sexton.model.rows.recorder import RecorderNote
 from sexton.model.text import seconds
 from sexton.record.destination import Destination, one_line, open_destination, shown
 from sexton.store.annex import LONGEST_RAW_S, Reach, annex_name, reach_of

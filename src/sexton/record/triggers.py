@@ -24,12 +24,12 @@ from sexton.detect.detectors.cgroups import zombie_memcgs
 from sexton.detect.detectors.cgroups.zombie_memcgs import MANY, RATIO
 from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE
 from sexton.detect.waits import WAIT
-from sexton.model.cgroup import CgroupCensus
-from sexton.model.cpu import CoreTimes
-from sexton.model.event import KernelEvent
-from sexton.model.net import Nic
 from sexton.model.row import Row
-from sexton.model.softirq import SoftirqWait
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import Nic
+from sexton.model.rows.softirq import SoftirqWait
 from sexton.model.text import printable, shorten
 from sexton.model.window import Batch
 from sexton.series.cores import CoreMeter

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sexton.model.aligned import F64, Signal
 from sexton.model.row import Row
-from sexton.model.task import Process, Thread
+from sexton.model.rows.task import Process, Thread
 from sexton.model.text import printable
 from sexton.replay.span_reader import Near, SegmentReader, SpanReader, inside
 from sexton.series.sums import Sums

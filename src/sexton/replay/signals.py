@@ -14,9 +14,9 @@ import numpy as np
 
 from sexton.explain.aligned import Plan, compare, lay_out, prepare
 from sexton.model.aligned import F64, Aligned, Signal
-from sexton.model.cgroup import CgroupEvent, CgroupEventGap
-from sexton.model.event import KernelEvent
 from sexton.model.row import Row, table
+from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
+from sexton.model.rows.event import KernelEvent
 from sexton.model.text import printable
 from sexton.replay.signal_tables import TABLES, device_signals, table_signals
 from sexton.replay.signal_tasks import core_task_signals, task_signals

@@ -20,13 +20,19 @@ from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
-from sexton.model.cgroup import CgroupCensus, CgroupCpu, CgroupMemory, CgroupThrottle, Controller
-from sexton.model.cpu import CoreTimes, ReadyTasks, RunQueue, SoftnetCpu
-from sexton.model.memory import Pressure, VmCounter
-from sexton.model.net import Conntrack, NetDevice, NicCounter, TcpCounters
 from sexton.model.row import Row
-from sexton.model.softirq import ProbeCost, SoftirqWait
-from sexton.model.unit import Unit
+from sexton.model.rows.cgroup import (
+    CgroupCensus,
+    CgroupCpu,
+    CgroupMemory,
+    CgroupThrottle,
+    Controller,
+)
+from sexton.model.rows.cpu import CoreTimes, ReadyTasks, RunQueue, SoftnetCpu
+from sexton.model.rows.memory import Pressure, VmCounter
+from sexton.model.rows.net import Conntrack, NetDevice, NicCounter, TcpCounters
+from sexton.model.rows.softirq import ProbeCost, SoftirqWait
+from sexton.model.rows.unit import Unit
 from sexton.model.window import Key
 from sexton.series import cores
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.cpu import ReadyTasks
-from sexton.model.net import TcpCounters
 from sexton.model.row import Row, fields_of
+from sexton.model.rows.cpu import ReadyTasks
+from sexton.model.rows.net import TcpCounters
 from sexton.model.window import Window
 
 #: Small tables that are read every second; recordings of older versions lack the first.

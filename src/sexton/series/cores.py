@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes
 from sexton.model.window import Batch, Columns, Key, Window, columns_of
 from sexton.series.rates import F32, F64, Run, Series, Stepper, Steps, runs
 

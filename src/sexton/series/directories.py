@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.cgroup import CgroupDir
+from sexton.model.rows.cgroup import CgroupDir
 from sexton.model.window import Batch, Columns, Window
 from sexton.series.rates import prepend, with_last
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.filesystem import Filesystem
+from sexton.model.rows.filesystem import Filesystem
 from sexton.model.window import Window
 from sexton.series.rates import F64, Bools
 

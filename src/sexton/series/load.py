@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.cpu import RunQueue
-from sexton.model.memory import Pressure
 from sexton.model.row import Row
-from sexton.model.task import Process, Thread
+from sexton.model.rows.cpu import RunQueue
+from sexton.model.rows.memory import Pressure
+from sexton.model.rows.task import Process, Thread
 from sexton.model.window import Batch, Key, Window, values_getter
 from sexton.series.catalogue import READY_TASKS, RUN_QUEUE_WAIT
 from sexton.series.cores import CoreSeries, core_series

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.memory import VmCounter
+from sexton.model.rows.memory import VmCounter
 from sexton.model.window import Key, Window
 from sexton.series.rates import F64, Bools, Ints, Lazy, nearest
 from sexton.series.steps import delta

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.model.memory import Pressure
+from sexton.model.rows.memory import Pressure
 from sexton.model.window import Window
 from sexton.series.paging import NEAR_S
 from sexton.series.rates import F64, Bools, Lazy, nearest

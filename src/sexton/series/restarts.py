@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sexton.model.unit import Unit
+from sexton.model.rows.unit import Unit
 from sexton.model.window import Columns, Key, Window
 from sexton.series.rates import F64, carried
 

@@ -59,7 +59,7 @@ _NONSENSE = (
 @cache
 def tables() -> Mapping[str, type[Row]]:
     """Every row class there is, by its table's name."""
-    for module in pkgutil.iter_modules(sexton.model.__path__, "sexton.model."):
+    for module in pkgutil.walk_packages(sexton.model.__path__, "sexton.model."):
         importlib.import_module(module.name)
     return {table(kind): kind for kind in Row.__subclasses__() if kind.__module__ != __name__}
 

@@ -17,9 +17,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
-from sexton.model.node import Node
-from sexton.model.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.row import Row
+from sexton.model.rows.node import Node
+from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.settings import Settings
 from sexton.model.window import SourceState
 from sexton.store.annex import Annex

@@ -11,13 +11,13 @@ from rich.console import Console
 
 from sexton.cli.screen.frame import bar, fit, frame
 from sexton.cli.screen.load import CoreLoad, core_loads, nic_loads, worst_tasks
-from sexton.model.cgroup import CgroupCensus
-from sexton.model.cpu import CoreTimes
-from sexton.model.event import KernelEvent
-from sexton.model.net import NetDevice, Nic, NicCounter
-from sexton.model.node import Node
 from sexton.model.row import Row
-from sexton.model.task import Process, Thread
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import NetDevice, Nic, NicCounter
+from sexton.model.rows.node import Node
+from sexton.model.rows.task import Process, Thread
 from sexton.model.window import Batch, SourceState, Window
 from tests.support.examples import examples
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from sexton.detect.detectors.cgroups.cgroup_churn import detect
-from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupEventGap
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.row import Row
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupEventGap
 from tests.support.windows import make_window
 
 ID = "0123456789abcdef" * 4

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from sexton.detect.detectors.hardware.clock_steps import detect
-from sexton.model.cpu import ReadyTasks
 from sexton.model.finding import Severity, Verdict
+from sexton.model.rows.cpu import ReadyTasks
 from sexton.model.window import Batch, Window
 from tests.support.windows import EPOCH
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from sexton.detect.detectors.network.conntrack_full import ALLOWANCE, detect
-from sexton.model.event import KernelEvent
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.net import NOT_TRACKING, Conntrack, NicCounter
 from sexton.model.row import Row
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import NOT_TRACKING, Conntrack, NicCounter
 from sexton.model.window import SourceState, Window
 from tests.support.log import events, log
 from tests.support.windows import EPOCH, make_window

@@ -6,10 +6,10 @@ import pytest
 
 from sexton.detect.detectors.cpu.contended_core import NAME, detect
 from sexton.detect.registry import detector_of
-from sexton.model.cpu import CoreTimes, ReadyTasks, RunQueue
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.row import Row
-from sexton.model.task import Process, Thread
+from sexton.model.rows.cpu import CoreTimes, ReadyTasks, RunQueue
+from sexton.model.rows.task import Process, Thread
 from sexton.model.window import Window
 from tests.support.windows import make_window
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from sexton.detect.detectors.cpu.cpu_pressure import detect
-from sexton.model.cgroup import CgroupCpu
-from sexton.model.cpu import CoreTimes, ReadyTasks, RunQueue
 from sexton.model.finding import Severity, Verdict
-from sexton.model.memory import Pressure
 from sexton.model.row import Row
-from sexton.model.task import Process
+from sexton.model.rows.cgroup import CgroupCpu
+from sexton.model.rows.cpu import CoreTimes, ReadyTasks, RunQueue
+from sexton.model.rows.memory import Pressure
+from sexton.model.rows.task import Process
 from tests.support.windows import make_window
 
 CORES = 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sexton.detect.detectors.cpu.cpu_steal import detect
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Severity, Verdict
+from sexton.model.rows.cpu import CoreTimes
 from tests.support.windows import make_window
 
 

@@ -9,7 +9,7 @@ import pytest
 from sexton.detect.detectors.cgroups.crash_looping_unit import detect, exits_cleanly
 from sexton.detect.protected import protected
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.unit import RestartMark, ServiceManager, Unit
+from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
 from tests.support.windows import EPOCH, make_window
 
 SYSTEMD = ServiceManager("systemd", "252", "bus")

@@ -8,7 +8,7 @@ import pytest
 
 from sexton.detect.detectors.jobs.defunct_processes import detect
 from sexton.model.finding import Severity, Verdict
-from sexton.model.task import Process
+from sexton.model.rows.task import Process
 from sexton.model.window import Window
 from tests.support.windows import make_window
 

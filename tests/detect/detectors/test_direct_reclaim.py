@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sexton.detect.detectors.memory.direct_reclaim import detect
 from sexton.detect.registry import all_detectors
 from sexton.model.finding import Severity, Verdict
-from sexton.model.memory import Pressure, VmCounter
-from sexton.model.task import ProcessCgroup
+from sexton.model.rows.memory import Pressure, VmCounter
+from sexton.model.rows.task import ProcessCgroup
 from sexton.model.window import Batch, Window
 from tests.support.memory import KSWAPD, RECLAIM, VMSTAT, Machine, sample
 from tests.support.windows import EPOCH, make_window

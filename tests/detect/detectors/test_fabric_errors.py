@@ -6,7 +6,7 @@ import pytest
 
 from sexton.detect.detectors.network.fabric_errors import detect
 from sexton.model.finding import Severity, Verdict
-from sexton.model.hardware import FabricCounter, FabricPort
+from sexton.model.rows.hardware import FabricCounter, FabricPort
 from sexton.model.window import SourceState
 from tests.support.windows import EPOCH, make_window
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sexton.detect.detectors.storage.filesystem_errors import detect
-from sexton.model.filesystem import Filesystem
 from sexton.model.finding import Severity, Verdict
+from sexton.model.rows.filesystem import Filesystem
 from tests.support.log import events, log
 from tests.support.windows import make_window
 

@@ -6,7 +6,7 @@ import pytest
 
 from sexton.detect.detectors.hardware.gpu_errors import XIDS, detect
 from sexton.model.finding import Severity, Verdict
-from sexton.model.hardware import Gpu
+from sexton.model.rows.hardware import Gpu
 from tests.support.log import events, log
 from tests.support.windows import make_window
 

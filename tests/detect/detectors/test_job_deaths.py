@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sexton.detect.detectors.jobs.job_deaths import detect
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.recorder import Mark
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.recorder import Mark
 from sexton.model.window import Batch, Bounds, Window
 from tests.support.windows import EPOCH, make_window
 

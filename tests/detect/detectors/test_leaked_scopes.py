@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from sexton.detect.detectors.cgroups.leaked_scopes import detect
-from sexton.model.cgroup import CgroupDir
-from sexton.model.event import KernelEvent
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.node import Node
 from sexton.model.row import Row
-from sexton.model.task import ProcessCgroup
+from sexton.model.rows.cgroup import CgroupDir
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.node import Node
+from sexton.model.rows.task import ProcessCgroup
 from tests.support.windows import make_window
 
 USER = "/user.slice/user-0.slice"

@@ -6,7 +6,7 @@ import pytest
 
 from sexton.detect.detectors.hardware.memory_errors import detect
 from sexton.model.finding import Severity, Verdict
-from sexton.model.hardware import MemoryModule
+from sexton.model.rows.hardware import MemoryModule
 from tests.support.log import events, log
 from tests.support.windows import make_window
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sexton.detect.detectors.memory.memory_pressure import detect
 from sexton.model.finding import Severity, Verdict
-from sexton.model.memory import Pressure, VmCounter
+from sexton.model.rows.memory import Pressure, VmCounter
 from sexton.model.window import SourceState, Window
 from tests.support.memory import KSWAPD, RECLAIM, Machine, sample
 from tests.support.windows import EPOCH, make_window

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.detect.detectors.network.nic_resets import detect
-from sexton.model.event import KernelEvent
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.net import Nic, NicCounter, NicQueue
-from sexton.model.node import Node
 from sexton.model.row import Row
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import Nic, NicCounter, NicQueue
+from sexton.model.rows.node import Node
 from sexton.model.window import SourceState, Window
 from tests.support.log import DONE, RESET, TRIGGER, events, log
 from tests.support.windows import EPOCH, make_window, providers

@@ -6,9 +6,9 @@ import pytest
 
 from sexton.detect.detectors.memory.oom_kills import detect
 from sexton.detect.oom import kills
-from sexton.model.cgroup import CgroupMemory
 from sexton.model.finding import Severity, Verdict
-from sexton.model.memory import VmCounter
+from sexton.model.rows.cgroup import CgroupMemory
+from sexton.model.rows.memory import VmCounter
 from tests.support.log import events, log
 from tests.support.windows import make_window
 

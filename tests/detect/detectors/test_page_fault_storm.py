@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.detect.detectors.memory.page_fault_storm import detect
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Severity, Verdict
-from sexton.model.memory import Pressure, VmCounter
-from sexton.model.task import Process, ProcessCgroup, Thread
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.memory import Pressure, VmCounter
+from sexton.model.rows.task import Process, ProcessCgroup, Thread
 from tests.support.memory import FAULT, RECLAIM, Machine, sample
 from tests.support.windows import EPOCH, make_window
 

@@ -8,9 +8,9 @@ import pytest
 
 from sexton.detect.detectors.cpu.quota_throttling import detect
 from sexton.detect.registry import all_detectors
-from sexton.model.cgroup import CgroupThrottle
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.unit import Unit
+from sexton.model.rows.cgroup import CgroupThrottle
+from sexton.model.rows.unit import Unit
 from sexton.model.window import Batch, Window
 from tests.support.windows import EPOCH, make_window, providers
 

@@ -12,10 +12,10 @@ import pytest
 from sexton.detect.detectors.cpu import realtime_hog
 from sexton.detect.detectors.cpu.realtime_hog import detect
 from sexton.host.host import open_host
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Severity, Verdict
-from sexton.model.node import Node
-from sexton.model.task import Process, ProcessCgroup, Thread
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.node import Node
+from sexton.model.rows.task import Process, ProcessCgroup, Thread
 from sexton.model.window import Window
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import sources_of

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.detect.detectors.cpu.saturated_core import detect
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Severity, Verdict
 from sexton.model.row import Row
-from sexton.model.task import Thread
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.task import Thread
 from sexton.model.window import Window
 from tests.support.windows import EPOCH, make_window
 

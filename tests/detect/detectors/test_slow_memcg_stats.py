@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sexton.detect.detectors.cgroups.slow_memcg_stats import detect
-from sexton.model.cgroup import CgroupCensus, WalkCost
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.row import Row
+from sexton.model.rows.cgroup import CgroupCensus, WalkCost
 from tests.support.windows import make_window
 
 

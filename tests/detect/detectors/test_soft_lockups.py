@@ -8,8 +8,8 @@ import pytest
 
 from sexton.detect.detectors.cpu.soft_lockups import detect
 from sexton.detect.registry import all_detectors
-from sexton.model.event import KernelEvent
 from sexton.model.finding import Finding, Severity, Verdict
+from sexton.model.rows.event import KernelEvent
 from tests.support.log import events, log
 from tests.support.windows import EPOCH, make_window
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pytest
 
 from sexton.detect.detectors.network.softirq_flood import detect
-from sexton.model.cpu import CoreTimes, SoftnetCpu
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.net import NetDevice, Nic, NicQueue
 from sexton.model.row import Row
-from sexton.model.task import Thread
+from sexton.model.rows.cpu import CoreTimes, SoftnetCpu
+from sexton.model.rows.net import NetDevice, Nic, NicQueue
+from sexton.model.rows.task import Thread
 from sexton.model.window import Batch, Window
 from tests.support.windows import EPOCH, make_window, providers
 

@@ -7,7 +7,7 @@ import pytest
 from sexton.detect.detectors.storage.stuck_io import NAME, detect
 from sexton.detect.registry import detector_of
 from sexton.model.finding import Severity, Verdict
-from sexton.model.task import Process
+from sexton.model.rows.task import Process
 from tests.support.log import events, log
 from tests.support.windows import EPOCH, make_window
 

@@ -8,7 +8,7 @@ import pytest
 
 from sexton.detect.detectors.network.tcp_loss import detect
 from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.net import TcpCounters
+from sexton.model.rows.net import TcpCounters
 from sexton.model.window import Batch, Window
 from tests.support.windows import EPOCH, make_window, providers
 

@@ -6,7 +6,7 @@ import pytest
 
 from sexton.detect.detectors.hardware.thermal_throttling import detect
 from sexton.model.finding import Severity, Verdict
-from sexton.model.hardware import CoreThrottle
+from sexton.model.rows.hardware import CoreThrottle
 from tests.support.log import events, log
 from tests.support.windows import make_window
 

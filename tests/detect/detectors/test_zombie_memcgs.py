@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.detect.detectors.cgroups.zombie_memcgs import detect
-from sexton.model.cgroup import (
+from sexton.model.finding import Finding, Severity, Verdict
+from sexton.model.row import Row
+from sexton.model.rows.cgroup import (
     CgroupCensus,
     CgroupDir,
     CgroupEvent,
@@ -16,8 +18,6 @@ from sexton.model.cgroup import (
     OfflineMemcg,
     WalkCost,
 )
-from sexton.model.finding import Finding, Severity, Verdict
-from sexton.model.row import Row
 from tests.support.windows import make_window
 
 

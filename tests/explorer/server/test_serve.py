@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from sexton.explorer.server.documents import MOST_BYTES
-from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupEventGap
-from sexton.model.recorder import Mark
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupEventGap
+from sexton.model.rows.recorder import Mark
 from sexton.model.window import Batch
 from tests.explorer.server.asking import ROOT, STAND_IN, Running, serving
 from tests.record.running import wait_until

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from sexton.explorer.tiles.registry import all_lanes
 from sexton.explorer.tiles.view import View
-from sexton.model.cgroup import CgroupEvent
 from sexton.model.lane import COLUMNS, TOP
 from sexton.model.row import Row
-from sexton.model.softirq import ProbeCost
+from sexton.model.rows.cgroup import CgroupEvent
+from sexton.model.rows.softirq import ProbeCost
 from sexton.model.text import printable
 from tests.support.recordings import batches_of, scratch, write_sealed
 

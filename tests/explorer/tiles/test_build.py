@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.explorer.tiles.build import Clock, Metrics, Part, Rows, places
-from sexton.model.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes
 from sexton.replay.span_reader import SegmentReader
 from sexton.series.catalogue import Kind, Metric
 from sexton.store.recording import Recording

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from sexton.explorer.tiles.view import View
-from sexton.model.cgroup import CgroupCensus
-from sexton.model.cpu import CoreTimes
-from sexton.model.event import KernelEvent
 from sexton.model.lane import COLUMNS, Strip
-from sexton.model.memory import Pressure
-from sexton.model.net import TcpCounters
 from sexton.model.row import Row
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.memory import Pressure
+from sexton.model.rows.net import TcpCounters
 from sexton.series.steps import Step, steps
 from sexton.store.recording import Recording
 

@@ -13,13 +13,13 @@ from lab.synthetic import write
 from sexton.errors import CommandError, StoreError
 from sexton.explorer.tiles.registry import all_lanes
 from sexton.explorer.tiles.view import View
-from sexton.model.cpu import CoreTimes
-from sexton.model.event import KernelEvent
 from sexton.model.lane import COLUMNS, TOP
-from sexton.model.net import NetDevice, Nic
-from sexton.model.recorder import Mark
 from sexton.model.row import Row
-from sexton.model.unit import Unit
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.net import NetDevice, Nic
+from sexton.model.rows.recorder import Mark
+from sexton.model.rows.unit import Unit
 from sexton.model.window import Batch
 from sexton.store.layout import prepare
 from tests.support.recordings import (

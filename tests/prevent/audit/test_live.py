@@ -44,7 +44,7 @@ AS_NODE = """
 import json, sys
 from dataclasses import replace
 from sexton.prevent.audit import audit, wanted_sources
-from sexton.model.node import Node
+from sexton.model.rows.node import Node
 from sexton.model.window import Batch, Window
 from sexton.record.sampler import Sampler
 from sexton.host.host import open_host

@@ -9,10 +9,10 @@ from typing import Any
 
 from sexton.host.host import Host, open_host
 from sexton.model.audit import Audit, EnabledUnit, Enabling, Fault, Need, Reason, Subject
-from sexton.model.cgroup import CgroupCensus
-from sexton.model.node import Node
 from sexton.model.row import Row, fields_of
-from sexton.model.unit import ServiceManager, Unit
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.node import Node
+from sexton.model.rows.unit import ServiceManager, Unit
 from sexton.model.window import Batch, SourceState, Window
 from sexton.prevent.gate import Gate, Policy, Target, builtin, judge, parse
 

@@ -136,7 +136,7 @@ def test_units_that_stay_up_pass(tmp_path: Path) -> None:
 
 
 def test_a_container_cannot_speak_for_the_nodes_units(tmp_path: Path) -> None:
-    from sexton.model.unit import ServiceManager
+    from sexton.model.rows.unit import ServiceManager
 
     inside = window([[ServiceManager("sh", None, "/proc/1"), node("docker")]] * 2)
     outside = window([[ServiceManager("sh", None, "/proc/1"), node()]] * 2)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.model.cpu import SoftirqCount
+from sexton.model.rows.cpu import SoftirqCount
 from sexton.sources.bpf.budget import (
     CALL_NS,
     MEASURING_NS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sexton.host.host import Host
-from sexton.model.cgroup import CgroupCensus, CgroupDir
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.layout import Layout
 from tests.sources.cgroupfs.trees import Tree, recorded

@@ -6,7 +6,7 @@ import pytest
 
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
-from sexton.model.cgroup import CgroupThrottle
+from sexton.model.rows.cgroup import CgroupThrottle
 from sexton.sources.cgroupfs.cpu_stat import CpuStats, parse
 from tests.sources.cgroupfs.trees import Tree, mounts
 from tests.support.fixtures import kernel_text

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.model.cgroup import CgroupCpu
+from sexton.model.rows.cgroup import CgroupCpu
 from sexton.sources.cgroupfs import cpu_usage
 from sexton.sources.cgroupfs.cpu_usage import CpuUsage, parse
 from tests.sources.cgroupfs.trees import Tree, mounts

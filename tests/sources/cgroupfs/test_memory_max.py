@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.model.cgroup import CgroupMemory
+from sexton.model.rows.cgroup import CgroupMemory
 from sexton.sources.cgroupfs import memory_max
 from sexton.sources.cgroupfs.memory_max import Files, Limits, parse
 from tests.sources.cgroupfs.trees import Tree, mounts

@@ -8,7 +8,7 @@ import pytest
 
 from sexton.errors import SourceAbsent, SourceMalformed, SourceSkipped
 from sexton.host.host import Host, open_host
-from sexton.model.cgroup import CgroupResidual
+from sexton.model.rows.cgroup import CgroupResidual
 from sexton.record.sampler import Sampler
 from sexton.sources.cgroupfs import census, residual
 from sexton.sources.cgroupfs.residual import EXACT, V1_BOUND, V2_BOUND, V2_EMPTY, Residuals, parse

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import open_host
-from sexton.model.cgroup import RootCgroupStat
+from sexton.model.rows.cgroup import RootCgroupStat
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.layout import read_layout
 from sexton.sources.cgroupfs.root_stat import RootStat, parse

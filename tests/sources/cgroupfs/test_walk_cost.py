@@ -7,7 +7,7 @@ import pytest
 from sexton.errors import SourceAbsent
 from sexton.host.host import open_host
 from sexton.host.runner import Ended
-from sexton.model.cgroup import WalkCost
+from sexton.model.rows.cgroup import WalkCost
 from sexton.sources.cgroupfs import walk_cost
 from sexton.sources.cgroupfs.estimate import Estimate
 from sexton.sources.cgroupfs.walk_cost import WalkCosts, verdict

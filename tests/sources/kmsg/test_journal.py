@@ -13,7 +13,7 @@ from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceTim
 from sexton.host.archive import ArchiveFiles
 from sexton.host.host import ON_THE_NODE, Host, open_host
 from sexton.host.runner import Ended
-from sexton.model.unit import RestartMark
+from sexton.model.rows.unit import RestartMark
 from sexton.sources.kmsg.journal import Restarts, answer, parse
 from tests.support.fixtures import kernel_text
 from tests.support.trees import plant

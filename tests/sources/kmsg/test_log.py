@@ -13,7 +13,7 @@ import pytest
 
 from sexton.errors import SourceAbsent, SourceDenied
 from sexton.host.host import ON_THE_NODE, Host, open_host
-from sexton.model.event import KernelEvent, KernelLog
+from sexton.model.rows.event import KernelEvent, KernelLog
 from sexton.sources.kmsg import log
 from sexton.sources.kmsg.log import PATH, KernelLogReading
 from tests.support.fixtures import kernel_text

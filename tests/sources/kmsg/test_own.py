@@ -11,8 +11,8 @@ from sexton.detect import settings
 from sexton.detect.flagged import flagged
 from sexton.detect.witness import Witness
 from sexton.errors import CommandError
-from sexton.model.event import FLAGGED, KernelEvent, KernelLog
 from sexton.model.finding import Severity, Verdict
+from sexton.model.rows.event import FLAGGED, KernelEvent, KernelLog
 from sexton.model.window import Batch, Window
 from sexton.sources.kmsg.catalogue import MOST_OWN, added, recognise
 from sexton.sources.kmsg.own import check_all, parse, problem_of

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent
 from sexton.host.host import open_host
-from sexton.model.net import Nic
+from sexton.model.rows.net import Nic
 from sexton.sources.nic.devices import Devices, physical, uevent
 from tests.sources.nic.trees import tree
 from tests.support.tools import need

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent
 from sexton.host.host import open_host
-from sexton.model.net import NicQueue
+from sexton.model.rows.net import NicQueue
 from sexton.sources.nic.devices import physical
 from sexton.sources.nic.queues import Queues, nic_cores, queue_of
 from tests.sources.nic.trees import tree

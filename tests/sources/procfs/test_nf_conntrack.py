@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host, open_host
-from sexton.model.net import NOT_TRACKING, Conntrack
+from sexton.model.rows.net import NOT_TRACKING, Conntrack
 from sexton.sources.procfs.nf_conntrack import COUNT, MAXIMUM, NfConntrack, parse
 from tests.support.fixtures import kernel_text, kernels
 from tests.support.trees import plant

@@ -3,7 +3,7 @@
 import pytest
 
 from sexton.errors import SourceMalformed
-from sexton.model.cpu import CoreTimes, ReadyTasks
+from sexton.model.rows.cpu import CoreTimes, ReadyTasks
 from sexton.sources.procfs.stat import parse
 from tests.support.fixtures import kernel_text
 

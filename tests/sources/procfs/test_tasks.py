@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import SourceMalformed
 from sexton.host.host import Host, open_host
-from sexton.model.task import Process, Thread
+from sexton.model.rows.task import Process, Thread
 from sexton.sources.procfs import tasks
 from sexton.sources.procfs.tasks import Tasks, parse_process, parse_thread
 from tests.support.fixtures import kernels

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.model.hardware import MemoryModule
+from sexton.model.rows.hardware import MemoryModule
 from sexton.sources.sysfs.edac import MOST, PATH, Modules
 from tests.support.trees import plant
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent
-from sexton.model.hardware import Gpu
+from sexton.model.rows.hardware import Gpu
 from sexton.sources.sysfs.gpus import PATH, Gpus, model
 from tests.support.fixtures import FIXTURES
 from tests.support.trees import plant

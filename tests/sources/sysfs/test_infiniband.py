@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sexton.errors import SourceAbsent, SourceTimeout
 from sexton.host.host import Host
 from sexton.host.reader import LiveFiles
-from sexton.model.hardware import FabricCounter, FabricPort
+from sexton.model.rows.hardware import FabricCounter, FabricPort
 from sexton.sources.sysfs import infiniband
 from sexton.sources.sysfs.infiniband import MOST, PATH, Ports, parse
 from tests.support.trees import plant

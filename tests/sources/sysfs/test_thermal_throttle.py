@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.model.hardware import CoreThrottle
+from sexton.model.rows.hardware import CoreThrottle
 from sexton.sources.sysfs.thermal_throttle import PATH, Throttles, parse
 from tests.support.trees import plant
 

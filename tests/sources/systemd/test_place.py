@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sexton.model.unit import Unit
+from sexton.model.rows.unit import Unit
 from sexton.sources.systemd.place import Memory, locate, slice_path
 
 RUNNING = Unit(

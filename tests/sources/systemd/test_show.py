@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceMalformed
-from sexton.model.unit import Timer, Unit
+from sexton.model.rows.unit import Timer, Unit
 from sexton.sources.systemd.show import parse, span_us
 from tests.support.fixtures import kernel_text, kernels
 

@@ -10,7 +10,7 @@ import pytest
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceTimeout
 from sexton.host.host import Host
 from sexton.host.reader import FileStatus
-from sexton.model.unit import ServiceManager, Timer, Unit
+from sexton.model.rows.unit import ServiceManager, Timer, Unit
 from sexton.sources.systemd import show, units
 from sexton.sources.systemd.units import Units
 from tests.sources.systemd.conftest import Fake

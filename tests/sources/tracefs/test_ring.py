@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent
 from sexton.host.host import open_host
-from sexton.model.trace import TraceEvent
+from sexton.model.rows.trace import TraceEvent
 from sexton.sources.tracefs import ring as module
 from sexton.sources.tracefs.instance import remove_stale
 from sexton.sources.tracefs.ring import EVENT_NS, EVENTS, EventRing, parse

@@ -229,7 +229,7 @@ def _hostname() -> str:
 
 def _watch(host: Host, span: float) -> Window:
     from sexton.cli.progress import countdown
-    from sexton.model import cgroup, node, unit
+    from sexton.model.rows import cgroup, node, unit
     from sexton.prevent.audit import wanted_sources
     from sexton.record.sampler import Sampler
     from sexton.sources.registry import sources_of

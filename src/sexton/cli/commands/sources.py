@@ -27,8 +27,8 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     from sexton.host.host import open_host
+    from sexton.model.rows.unit import ServiceManager
     from sexton.model.text import printable
-    from sexton.model.unit import ServiceManager
     from sexton.model.window import SourceState
     from sexton.record.sampler import Sampler, default_sources
     from sexton.reports.text.sources import SourceLine, in_words, sources_json, sources_text

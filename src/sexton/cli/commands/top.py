@@ -69,7 +69,7 @@ def _sources(interval: float) -> list[Source]:
     """The sources shown; those that change quickly are read once per screen."""
     from dataclasses import replace
 
-    from sexton.model import cgroup, cpu, event, net, node, task
+    from sexton.model.rows import cgroup, cpu, event, net, node, task
     from sexton.sources.registry import sources_of
 
     quick = (cpu.CoreTimes, task.Thread, net.NetDevice, cgroup.CgroupCensus)
@@ -154,7 +154,7 @@ def _first(sampler: Sampler, interval: float) -> float:
 def _read(sampler: Sampler) -> float:
     import time
 
-    from sexton.model.event import KernelEvent
+    from sexton.model.rows.event import KernelEvent
 
     now = time.monotonic()
     sampler.read_due(now)

@@ -81,7 +81,7 @@ def _check_archive(args: argparse.Namespace) -> None:
 def _sampled(args: argparse.Namespace) -> Window:
     from sexton.cli.progress import countdown
     from sexton.host.host import open_host
-    from sexton.model import cgroup, node, unit
+    from sexton.model.rows import cgroup, node, unit
     from sexton.record.sampler import Sampler
     from sexton.sources.registry import sources_of
 

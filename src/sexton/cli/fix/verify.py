@@ -82,7 +82,7 @@ def _watch(span_s: float) -> Window:
 
     from sexton.cli.progress import countdown
     from sexton.host.host import open_host
-    from sexton.model.cgroup import CgroupDir
+    from sexton.model.rows.cgroup import CgroupDir
     from sexton.record.sampler import Sampler
     from sexton.sources.registry import all_sources
 

@@ -18,9 +18,9 @@ from sexton.cli.screen.load import CoreLoad, TaskLoad, core_loads, nic_loads, wo
 from sexton.detect.deaths import deaths
 from sexton.detect.growth import growth
 from sexton.detect.registry import reason
-from sexton.model.cgroup import CgroupCensus
-from sexton.model.event import KernelEvent
-from sexton.model.node import Node
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.node import Node
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window
 from sexton.reports.text.blocks import grant_for

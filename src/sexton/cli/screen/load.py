@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from sexton.detect.nics import counters, physical
-from sexton.model.cpu import CoreTimes
-from sexton.model.net import NetDevice
-from sexton.model.task import Process, Thread
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.net import NetDevice
+from sexton.model.rows.task import Process, Thread
 from sexton.model.window import Window, columns_of
 from sexton.series.cores import PARTS, from_columns
 from sexton.series.steps import Step, steps

@@ -8,8 +8,8 @@ from sexton.cli.screen.load import NicLoad, TaskLoad, core_loads, nic_loads, wor
 from sexton.detect.deaths import deaths
 from sexton.detect.growth import growth
 from sexton.detect.registry import reason
-from sexton.model.cgroup import CgroupCensus
-from sexton.model.event import KernelEvent
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.event import KernelEvent
 from sexton.model.text import printable
 from sexton.model.window import Window
 

@@ -7,7 +7,7 @@ hardly moves it: that is why the lane below it shows every core.
 from __future__ import annotations
 
 from sexton.explorer.tiles.registry import shown_by
-from sexton.model.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes
 from sexton.series.catalogue import ALL_CORES
 
 shown_by(__name__, "cores", "lines", ALL_CORES, (10, (CoreTimes,)))

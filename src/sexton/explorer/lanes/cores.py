@@ -17,8 +17,8 @@ from sexton.explorer.tiles.lines import Line, Lines, known_mean
 from sexton.explorer.tiles.pyramid import HEAT, Array, Pyramid
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableSpan, clock
-from sexton.model.cpu import CoreTimes
 from sexton.model.lane import COLUMNS, Marked, Table
+from sexton.model.rows.cpu import CoreTimes
 from sexton.model.window import Window
 from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER, CORE_WAIT
 from sexton.series.cores import Shares, core_series, together

@@ -17,12 +17,12 @@ from sexton.explorer.tiles.build import MOST_S, Clock, Part
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableSpan
 from sexton.explorer.tiles.tables import clock as clock_words
-from sexton.model.event import KernelEvent, ServiceEvent
 from sexton.model.lane import Marked, Table
-from sexton.model.recorder import Alarm, Mark, RecorderNote
 from sexton.model.row import Row
+from sexton.model.rows.event import KernelEvent, ServiceEvent
+from sexton.model.rows.recorder import Alarm, Mark, RecorderNote
+from sexton.model.rows.unit import RestartMark
 from sexton.model.text import printable, shorten
-from sexton.model.unit import RestartMark
 from sexton.replay.span_reader import grouped
 from sexton.store.arrays import numbers
 from sexton.store.schema import MONO, rows_of, texts_of

@@ -16,8 +16,8 @@ from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableColumns, TableSpan, tiles_of
 from sexton.model.aligned import F64
-from sexton.model.cgroup import CgroupCensus, CgroupEvent
 from sexton.model.row import table
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent
 from sexton.model.text import printable
 from sexton.series.catalogue import DYING, LIVE
 from sexton.series.rates import F32, GAP_S

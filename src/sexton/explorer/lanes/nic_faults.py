@@ -16,7 +16,7 @@ from sexton.explorer.tiles.build import Metrics, Part, Taken
 from sexton.explorer.tiles.lines import Line, Lines, known_sum
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
-from sexton.model.net import NetDevice, NicCounter
+from sexton.model.rows.net import NetDevice, NicCounter
 from sexton.model.text import printable
 from sexton.model.window import Key
 from sexton.series.catalogue import NIC_COUNTER, metric

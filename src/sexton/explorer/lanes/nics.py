@@ -14,7 +14,7 @@ from sexton.explorer.tiles.build import Metrics, Part, Taken
 from sexton.explorer.tiles.lines import Line, Lines
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
-from sexton.model.net import NetDevice, Nic
+from sexton.model.rows.net import NetDevice, Nic
 from sexton.model.text import printable
 from sexton.model.window import Key
 from sexton.series.catalogue import NIC_RECEIVED, NIC_SENT

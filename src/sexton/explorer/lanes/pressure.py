@@ -11,7 +11,7 @@ from sexton.explorer.tiles.build import Metrics, Taken
 from sexton.explorer.tiles.lines import Line, Lines
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
-from sexton.model.memory import Pressure
+from sexton.model.rows.memory import Pressure
 from sexton.model.window import Key
 from sexton.series.catalogue import PRESSURE
 

@@ -13,8 +13,8 @@ from sexton.explorer.tiles.build import Metrics, Taken
 from sexton.explorer.tiles.lines import Line, Lines
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
+from sexton.model.rows.unit import Unit
 from sexton.model.text import printable
-from sexton.model.unit import Unit
 from sexton.series.catalogue import UNIT_RESTARTS
 
 #: Units that are shown.

@@ -12,7 +12,7 @@ from sexton.explorer.tiles.build import Metrics, Part, Taken
 from sexton.explorer.tiles.lines import Line, Lines, known_mean
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
-from sexton.model.cpu import RunQueue
+from sexton.model.rows.cpu import RunQueue
 from sexton.series.catalogue import RUN_QUEUE_WAIT
 
 _MEAN, _MOST = "mean of all cores", "core with most"

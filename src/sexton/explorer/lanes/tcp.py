@@ -10,7 +10,7 @@ from sexton.explorer.tiles.build import Metrics, Taken
 from sexton.explorer.tiles.lines import Line, Lines
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
-from sexton.model.net import TcpCounters
+from sexton.model.rows.net import TcpCounters
 from sexton.series.catalogue import metric
 
 _LINES = {

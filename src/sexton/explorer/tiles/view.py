@@ -23,10 +23,10 @@ from sexton.explorer.tiles.follow import GrowingRecording
 from sexton.explorer.tiles.questions import Questions
 from sexton.explorer.tiles.registry import Builder, Declared, all_lanes
 from sexton.explorer.tiles.tables import TableSpan
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.lane import COLUMNS, MOST_TILES, TOP, Lane, Marked, Strip, Table
-from sexton.model.node import Node
 from sexton.model.row import Row
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.node import Node
 from sexton.replay.span import moment, unbroken
 from sexton.store.annex import annex_names
 from sexton.store.recording import Recording

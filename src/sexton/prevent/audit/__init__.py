@@ -31,10 +31,10 @@ def enabled_units(files: Files) -> list[EnabledUnit]:
 
 def wanted_sources() -> tuple[Source, ...]:
     """The sources a live audit needs."""
-    from sexton.model.cgroup import CgroupEvent
-    from sexton.model.node import Node
-    from sexton.model.task import Process, ProcessCgroup
-    from sexton.model.unit import Unit
+    from sexton.model.rows.cgroup import CgroupEvent
+    from sexton.model.rows.node import Node
+    from sexton.model.rows.task import Process, ProcessCgroup
+    from sexton.model.rows.unit import Unit
     from sexton.sources.registry import sources_of
     from sexton.sources.services import usage_source
 
@@ -122,7 +122,7 @@ def _running(seen: Evidence) -> set[str]:
 
 
 def _systemd(window: Window | None) -> str | None:
-    from sexton.model.unit import ServiceManager
+    from sexton.model.rows.unit import ServiceManager
 
     rows = None if window is None else window.latest(ServiceManager)
     return rows[0].version if rows and rows[0].name == "systemd" else None

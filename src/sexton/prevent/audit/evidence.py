@@ -16,10 +16,10 @@ from sexton.detect.stems import unit_of
 from sexton.errors import SourceError
 from sexton.host.host import Host
 from sexton.model.audit import CgroupUsage, Workload
-from sexton.model.cgroup import CgroupEvent
-from sexton.model.node import Node
-from sexton.model.task import Process, ProcessCgroup
-from sexton.model.unit import ServiceManager, Timer, Unit
+from sexton.model.rows.cgroup import CgroupEvent
+from sexton.model.rows.node import Node
+from sexton.model.rows.task import Process, ProcessCgroup
+from sexton.model.rows.unit import ServiceManager, Timer, Unit
 from sexton.model.window import Window
 from sexton.series.restarts import RestartCount, restarts
 from sexton.series.steps import span

@@ -18,8 +18,8 @@ from sexton.cure.protected import Rule, why_protected
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.reader import Files, exists, text
 from sexton.model.audit import CRASH_LOOP, EnabledUnit, Fault, Need, Reason, Subject
+from sexton.model.rows.unit import Unit
 from sexton.model.text import count, seconds, shorten, size
-from sexton.model.unit import Unit
 from sexton.prevent.audit.catalogue import Agent, Condition, agent_of
 from sexton.prevent.audit.evidence import Evidence
 

@@ -11,10 +11,10 @@ from sexton.errors import CommandError, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import exists, text
 from sexton.model.audit import Audit
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.finding import Missing
+from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.unit import ServiceManager
 from sexton.model.text import shorten
-from sexton.model.unit import ServiceManager
 from sexton.model.window import Window
 from sexton.prevent.gate.model import Checked
 

@@ -7,8 +7,8 @@ from typing import Any
 from sexton.model.chain import Chain, Coincidence, Contest, Link
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Evidence, Finding, Rows
-from sexton.model.node import Node
 from sexton.model.row import fields_of
+from sexton.model.rows.node import Node
 from sexton.model.text import printable
 from sexton.model.window import SourceState
 

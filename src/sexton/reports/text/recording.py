@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sexton.model.recorder import Alarm, Mark
 from sexton.model.row import fields_of
+from sexton.model.rows.recorder import Alarm, Mark
 from sexton.model.text import count, printable, seconds, size
 from sexton.replay.span import moment
 from sexton.reports.text.settings import recorded_config

@@ -16,7 +16,7 @@ from sexton.detect.registry import detector_of, is_marked, title_of
 from sexton.model.chain import Chain
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Evidence, Finding, Verdict
-from sexton.model.node import Node
+from sexton.model.rows.node import Node
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.window import SourceState
 from sexton.reports.text.blocks import block, labelled, typed

@@ -23,7 +23,7 @@ from sexton.detect.owners import (
     owners,
 )
 from sexton.detect.registry import missing, reason
-from sexton.model.cgroup import CgroupCensus, CgroupEvent, CgroupResidual, OfflineMemcg
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupResidual, OfflineMemcg
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window
 from sexton.reports.text.blocks import grant_for

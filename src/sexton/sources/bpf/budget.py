@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sexton.model.cpu import SoftirqCount
+from sexton.model.rows.cpu import SoftirqCount
 
 #: Not included in `run_time_ns`, per run: the tracepoint's call, and the measuring itself.
 CALL_NS, MEASURING_NS = 60, 130

@@ -40,9 +40,9 @@ from typing import NamedTuple
 from sexton.errors import SourceError, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.cpu import SoftirqCount
 from sexton.model.row import Row
-from sexton.model.softirq import ProbeCost, SoftirqWait
+from sexton.model.rows.cpu import SoftirqCount
+from sexton.model.rows.softirq import ProbeCost, SoftirqWait
 from sexton.sources.bpf import syscalls
 from sexton.sources.bpf.budget import (
     ON,

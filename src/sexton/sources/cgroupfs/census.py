@@ -38,9 +38,9 @@ from typing import NamedTuple
 from sexton.errors import SourceAbsent, SourceDenied
 from sexton.host.host import Host
 from sexton.host.reader import Directory, text, walk
-from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupStat
 from sexton.model.frozen import Frozen, frozen
 from sexton.model.row import Row
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupStat
 from sexton.model.text import count
 from sexton.sources.cgroupfs.layout import Layout, controller, read_layout
 from sexton.sources.cgroupfs.stat import parse

@@ -34,7 +34,7 @@ from itertools import islice
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text, walk
-from sexton.model.cgroup import CgroupCpu
+from sexton.model.rows.cgroup import CgroupCpu
 from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
 from sexton.sources.cgroupfs.stat import flat_keyed
 from sexton.sources.registry import source

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from sexton.errors import SourceAbsent, SourceDenied
 from sexton.host.host import Host
 from sexton.host.reader import exists, text
-from sexton.model.cgroup import Controller, Mount
+from sexton.model.rows.cgroup import Controller, Mount
 from sexton.model.text import printable
 from sexton.sources.procfs import cgroups, mountinfo
 

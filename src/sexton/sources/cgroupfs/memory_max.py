@@ -40,7 +40,7 @@ from typing import NamedTuple
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.cgroup import CgroupMemory
+from sexton.model.rows.cgroup import CgroupMemory
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.layout import Layout, read_layout
 from sexton.sources.cgroupfs.stat import flat_keyed

@@ -40,7 +40,7 @@ from typing import NamedTuple
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed, SourceSkipped
 from sexton.host.host import Host
 from sexton.host.reader import Directory, text
-from sexton.model.cgroup import CgroupResidual
+from sexton.model.rows.cgroup import CgroupResidual
 from sexton.sources.cgroupfs import census, stat
 from sexton.sources.cgroupfs.estimate import PAGE, estimates, number, pages_bytes
 from sexton.sources.cgroupfs.layout import HOST_VIEW, Layout, read_layout

@@ -36,7 +36,7 @@ from collections.abc import Iterable
 from sexton.errors import SourceAbsent
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.cgroup import RootCgroupStat
+from sexton.model.rows.cgroup import RootCgroupStat
 from sexton.sources.cgroupfs import stat
 from sexton.sources.cgroupfs.layout import Layout, read_layout
 from sexton.sources.registry import source

@@ -34,7 +34,7 @@ from collections.abc import Collection, Iterator
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text, walk
-from sexton.model.cgroup import CgroupStat
+from sexton.model.rows.cgroup import CgroupStat
 from sexton.sources.cgroupfs.layout import Layout, read_layout
 from sexton.sources.registry import source
 

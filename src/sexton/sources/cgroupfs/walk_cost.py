@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.runner import run
-from sexton.model.cgroup import WalkCost
+from sexton.model.rows.cgroup import WalkCost
 from sexton.model.text import seconds
 from sexton.sources.cgroupfs.estimate import FILES, Estimate, estimates
 from sexton.sources.cgroupfs.layout import HOST_VIEW, read_layout

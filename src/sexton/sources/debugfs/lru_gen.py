@@ -35,7 +35,7 @@ from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceSki
 from sexton.host.host import ON_THE_NODE, Host
 from sexton.host.reader import text
 from sexton.host.runner import run
-from sexton.model.cgroup import OfflineMemcg
+from sexton.model.rows.cgroup import OfflineMemcg
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.layout import controller, read_layout
 from sexton.sources.cores import off_the_nic

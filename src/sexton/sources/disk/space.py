@@ -31,7 +31,7 @@ from sexton.errors import SourceAbsent, SourceError, SourceMalformed, SourceTime
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.host.runner import run
-from sexton.model.filesystem import Filesystem
+from sexton.model.rows.filesystem import Filesystem
 from sexton.sources.procfs.mountinfo import MountLine, lines
 from sexton.sources.registry import source
 

@@ -47,7 +47,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
-from sexton.model.event import KernelEvent
+from sexton.model.rows.event import KernelEvent
 from sexton.sources.kmsg.records import LogLine
 
 MOST_CHARACTERS = 2048

@@ -27,7 +27,7 @@ from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalform
 from sexton.host.host import ON_THE_NODE, Host
 from sexton.host.reader import text
 from sexton.host.runner import Ended, run
-from sexton.model.unit import RestartMark
+from sexton.model.rows.unit import RestartMark
 from sexton.sources.kmsg.records import field, journal_entry, microseconds
 from sexton.sources.registry import source
 

@@ -45,8 +45,8 @@ from dataclasses import replace
 from sexton.errors import SourceAbsent, SourceDenied, SourceError
 from sexton.host.host import ON_THE_NODE, Host
 from sexton.host.reader import LiveFiles, exists, failure, text
-from sexton.model.event import KernelEvent, KernelLog
 from sexton.model.row import Row
+from sexton.model.rows.event import KernelEvent, KernelLog
 from sexton.sources.kmsg.catalogue import Recogniser
 from sexton.sources.kmsg.journal import journal_text
 from sexton.sources.kmsg.records import LogLine, parse_log, record

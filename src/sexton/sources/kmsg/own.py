@@ -32,7 +32,7 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple, NoReturn
 
 from sexton.errors import CommandError
-from sexton.model.event import FLAGGED
+from sexton.model.rows.event import FLAGGED
 from sexton.model.text import printable
 from sexton.sources.kmsg.catalogue import MOST_OWN, Pattern, patterns
 

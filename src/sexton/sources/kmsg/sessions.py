@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from sexton.host.host import Host
-from sexton.model.event import ServiceEvent
+from sexton.model.rows.event import ServiceEvent
 from sexton.sources.kmsg.catalogue import MOST_CHARACTERS, recognise
 from sexton.sources.kmsg.journal import GRANT, PATH, journal_text
 from sexton.sources.kmsg.records import field, journal_entry, microseconds

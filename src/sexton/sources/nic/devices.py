@@ -27,7 +27,7 @@ from __future__ import annotations
 from sexton.errors import SourceError
 from sexton.host.host import Host
 from sexton.host.reader import Files, text
-from sexton.model.net import Nic
+from sexton.model.rows.net import Nic
 from sexton.sources.nic.ioctl import Ethtool
 from sexton.sources.registry import source
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from sexton.errors import SourceAbsent
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.net import NicCounter
+from sexton.model.rows.net import NicCounter
 from sexton.sources.nic.devices import physical
 from sexton.sources.nic.ioctl import Ethtool
 from sexton.sources.registry import source

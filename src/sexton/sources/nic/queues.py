@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import Files, text
-from sexton.model.net import NicQueue
+from sexton.model.rows.net import NicQueue
 from sexton.sources.nic.devices import PATH as NETWORK
 from sexton.sources.nic.devices import bus_of, physical
 from sexton.sources.procfs.interrupts import PATH as INTERRUPTS

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.errors import SourceMalformed
-from sexton.model.cgroup import Controller
+from sexton.model.rows.cgroup import Controller
 from sexton.sources.registry import file_source
 
 PATH = "/proc/cgroups"

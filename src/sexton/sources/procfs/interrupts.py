@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.errors import SourceMalformed
-from sexton.model.cpu import Interrupt
+from sexton.model.rows.cpu import Interrupt
 from sexton.sources.procfs.softirqs import header_cpus
 from sexton.sources.registry import file_source
 

@@ -23,7 +23,7 @@ from functools import lru_cache
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.cpu import IrqAffinity
+from sexton.model.rows.cpu import IrqAffinity
 from sexton.sources.registry import source
 
 PATH = "/proc/irq"

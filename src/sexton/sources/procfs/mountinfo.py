@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sexton.errors import SourceMalformed
-from sexton.model.cgroup import Mount
+from sexton.model.rows.cgroup import Mount
 from sexton.sources.registry import file_source
 
 PATH = "/proc/self/mountinfo"

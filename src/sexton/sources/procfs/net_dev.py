@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.errors import SourceMalformed
-from sexton.model.net import NetDevice
+from sexton.model.rows.net import NetDevice
 from sexton.sources.registry import file_source
 
 PATH = "{net}/dev"

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.net import NOT_TRACKING, Conntrack
+from sexton.model.rows.net import NOT_TRACKING, Conntrack
 from sexton.sources.registry import source
 
 PATH = "/proc/net/stat/nf_conntrack"

@@ -38,8 +38,8 @@ from typing import NamedTuple
 from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import Files, text
-from sexton.model.cpu import CoreTimes
-from sexton.model.node import Node
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.node import Node
 from sexton.sources.procfs import stat
 from sexton.sources.procfs.irq_affinity import cpu_list
 from sexton.sources.registry import source

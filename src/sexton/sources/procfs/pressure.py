@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.memory import Pressure
+from sexton.model.rows.memory import Pressure
 from sexton.sources.registry import source
 
 PATH = "/proc/pressure"

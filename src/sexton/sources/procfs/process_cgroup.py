@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
 from sexton.host.host import Host
-from sexton.model.task import ProcessCgroup
+from sexton.model.rows.task import ProcessCgroup
 from sexton.sources.registry import source
 
 PATH = "/proc/*/cgroup"

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.errors import SourceMalformed
-from sexton.model.cpu import RunQueue
+from sexton.model.rows.cpu import RunQueue
 from sexton.sources.registry import file_source
 
 PATH = "/proc/schedstat"

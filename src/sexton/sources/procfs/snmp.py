@@ -31,7 +31,7 @@ from contextlib import suppress
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.net import TcpCounters
+from sexton.model.rows.net import TcpCounters
 from sexton.sources.registry import source
 
 PATH = "/proc/net/snmp"

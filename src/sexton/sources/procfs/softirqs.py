@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.errors import SourceMalformed
-from sexton.model.cpu import SoftirqCount
+from sexton.model.rows.cpu import SoftirqCount
 from sexton.sources.registry import file_source
 
 PATH = "/proc/softirqs"

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.errors import SourceMalformed
-from sexton.model.cpu import SoftnetCpu
+from sexton.model.rows.cpu import SoftnetCpu
 from sexton.sources.registry import file_source
 
 PATH = "{net}/softnet_stat"

@@ -26,8 +26,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.errors import SourceMalformed
-from sexton.model.cpu import CoreTimes, ReadyTasks
 from sexton.model.row import Row
+from sexton.model.rows.cpu import CoreTimes, ReadyTasks
 from sexton.sources.registry import file_source
 
 PATH = "/proc/stat"

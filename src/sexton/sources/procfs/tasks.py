@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import HeldFiles
-from sexton.model.task import Process, Thread
+from sexton.model.rows.task import Process, Thread
 from sexton.sources.procfs.stat import TICK_MS
 from sexton.sources.registry import source
 

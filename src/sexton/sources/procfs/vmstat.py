@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.errors import SourceMalformed
-from sexton.model.memory import VmCounter
+from sexton.model.rows.memory import VmCounter
 from sexton.sources.registry import file_source
 
 PATH = "/proc/vmstat"

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from sexton.errors import SourceAbsent, SourceMalformed
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.hardware import MemoryModule
+from sexton.model.rows.hardware import MemoryModule
 from sexton.sources.registry import source
 
 PATH = "/sys/devices/system/edac/mc"

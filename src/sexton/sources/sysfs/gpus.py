@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.hardware import Gpu
+from sexton.model.rows.hardware import Gpu
 from sexton.sources.registry import source
 
 PATH = "/sys/bus/pci/drivers"

@@ -27,7 +27,7 @@ from sexton.errors import SourceAbsent, SourceTimeout
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.host.runner import run
-from sexton.model.hardware import FabricCounter, FabricPort
+from sexton.model.rows.hardware import FabricCounter, FabricPort
 from sexton.sources.registry import source
 
 PATH = "/sys/class/infiniband"

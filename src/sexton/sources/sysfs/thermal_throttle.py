@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from sexton.errors import SourceAbsent
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.hardware import CoreThrottle
+from sexton.model.rows.hardware import CoreThrottle
 from sexton.sources.registry import source
 from sexton.sources.sysfs.edac import number
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sexton.model.unit import Unit
+from sexton.model.rows.unit import Unit
 
 SYSTEMD = "systemd"
 LAST_KNOWN = "last known"

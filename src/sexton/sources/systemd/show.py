@@ -31,7 +31,7 @@ import re
 from collections.abc import Iterator
 
 from sexton.errors import SourceMalformed
-from sexton.model.unit import Timer, Unit
+from sexton.model.rows.unit import Timer, Unit
 from sexton.sources.systemd.place import locate
 
 PATH = "/commands/systemctl_show"

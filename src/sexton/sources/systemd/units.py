@@ -36,7 +36,7 @@ from sexton.errors import SourceAbsent, SourceDenied, SourceError, SourceMalform
 from sexton.host.host import Host
 from sexton.host.reader import exists, text
 from sexton.model.row import Row
-from sexton.model.unit import ServiceManager, Timer, Unit
+from sexton.model.rows.unit import ServiceManager, Timer, Unit
 from sexton.sources.registry import source
 from sexton.sources.systemd import show
 from sexton.sources.systemd.bus import SYSTEMD, Bus, Call, get, open_bus

@@ -30,8 +30,8 @@ from collections.abc import Iterator
 
 from sexton.errors import SourceMalformed
 from sexton.host.host import Host
-from sexton.model.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.row import Row
+from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
 from sexton.sources.registry import source
 from sexton.sources.tracefs.instance import GRANT, CgroupTrace
 

@@ -37,7 +37,7 @@ from collections.abc import Iterator, Sequence
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import exists, failure
-from sexton.model.trace import RingState, TraceEvent
+from sexton.model.rows.trace import RingState, TraceEvent
 from sexton.sources.tracefs.instance import DEFAULT_MOUNT, Instance
 
 PATH = "/sys/kernel/tracing/instances/sexton-*/per_cpu/cpu*/trace"

@@ -32,9 +32,9 @@ from sexton.detect.deaths import GRACE
 from sexton.detect.detectors.cgroups import crash_looping_unit
 from sexton.detect.growth import ENOUGH, confirms, growth
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
-from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupEvent
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupEvent
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
 

@@ -43,8 +43,8 @@ from sexton.detect.registry import (
 )
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
 from sexton.model.text import count, printable, seconds
-from sexton.model.unit import RestartMark, ServiceManager, Unit
 from sexton.model.window import Window
 from sexton.series.restarts import RestartCount, restarts
 

@@ -29,11 +29,11 @@ from typing import NamedTuple
 
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing
 from sexton.detect.stems import container, join, path_stem, pattern, split
-from sexton.model.cgroup import CgroupDir
 from sexton.model.diagnosis import Step
-from sexton.model.event import KernelEvent
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.task import ProcessCgroup
+from sexton.model.rows.cgroup import CgroupDir
+from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.task import ProcessCgroup
 from sexton.model.text import count
 from sexton.model.window import Window
 from sexton.series.directories import identity

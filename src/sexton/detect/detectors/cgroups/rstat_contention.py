@@ -37,9 +37,9 @@ from sexton.detect.families import is_rstat, is_spinning
 from sexton.detect.registry import Threshold, detector, not_applicable, reason, unknown
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
-from sexton.model.cpu import CoreTimes
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.stack import StackCount
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.stack import StackCount
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

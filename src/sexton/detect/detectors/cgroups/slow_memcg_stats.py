@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from sexton.detect.ceilings import cost, is_bound
 from sexton.detect.registry import Threshold, detector, unknown
-from sexton.model.cgroup import CgroupCensus, WalkCost
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cgroup import CgroupCensus, WalkCost
 from sexton.model.text import count, seconds
 from sexton.model.window import Window
 

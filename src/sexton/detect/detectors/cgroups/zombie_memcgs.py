@@ -38,10 +38,10 @@ from sexton.detect.growth import DRAIN, ENOUGH, Growth, growth, pace
 from sexton.detect.leak import AT_ONCE, SETTLED, SOON, TOO_MANY, Leak, leak
 from sexton.detect.owners import LEDGER, LISTED, TRACED, TRACED_BEFORE, UPPER_BOUND, Owner, owners
 from sexton.detect.registry import Advice, Stage, Threshold, detector, missing
-from sexton.model.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
 from sexton.model.chain import Strength
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
 from sexton.model.text import count, printable, seconds, size
 from sexton.model.window import Window
 

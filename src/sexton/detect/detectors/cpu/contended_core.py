@@ -45,11 +45,11 @@ from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, mi
 from sexton.detect.runs import CLOSE_S
 from sexton.detect.stacks import cgroups_of, thread_name
 from sexton.detect.stems import unit_of
-from sexton.model.cpu import CoreTimes, ReadyTasks, RunQueue
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.node import Node
-from sexton.model.task import Process, Thread
+from sexton.model.rows.cpu import CoreTimes, ReadyTasks, RunQueue
+from sexton.model.rows.node import Node
+from sexton.model.rows.task import Process, Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

@@ -38,12 +38,12 @@ import numpy as np
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.runs import CLOSE_S
 from sexton.detect.stems import split, unit_of
-from sexton.model.cgroup import CgroupCpu
-from sexton.model.cpu import CoreTimes, ReadyTasks
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.memory import Pressure
-from sexton.model.task import Process
+from sexton.model.rows.cgroup import CgroupCpu
+from sexton.model.rows.cpu import CoreTimes, ReadyTasks
+from sexton.model.rows.memory import Pressure
+from sexton.model.rows.task import Process
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

@@ -25,9 +25,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
-from sexton.model.cpu import CoreTimes
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cpu import CoreTimes
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

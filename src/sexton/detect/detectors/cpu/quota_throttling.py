@@ -46,12 +46,12 @@ from sexton.detect.registry import (
 )
 from sexton.detect.stalls import SHORTAGE
 from sexton.detect.stems import unit_of
-from sexton.model.cgroup import CgroupThrottle, Mount
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cgroup import CgroupThrottle, Mount
+from sexton.model.rows.unit import Unit
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
-from sexton.model.unit import Unit
 from sexton.model.window import Window
 from sexton.series.rates import SLACK, Born, Stepper, Steps, runs, steps_of, stretches, sums
 

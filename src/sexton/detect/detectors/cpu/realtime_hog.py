@@ -31,11 +31,11 @@ from sexton.detect.detectors.cpu.saturated_core import Blame, Hold, blame
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.stacks import cgroups_of
 from sexton.detect.stems import unit_of
-from sexton.model.cpu import CoreTimes
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.node import Node
-from sexton.model.task import Thread
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.node import Node
+from sexton.model.rows.task import Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

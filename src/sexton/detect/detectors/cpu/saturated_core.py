@@ -36,10 +36,10 @@ import numpy as np
 from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.stacks import hottest, on_cores, thread_name
 from sexton.detect.witness import remembered
-from sexton.model.cpu import CoreTimes
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.task import Thread
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.task import Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

@@ -26,8 +26,8 @@ from collections.abc import Callable, Sequence
 from sexton.detect import kernel_log
 from sexton.detect.kernel_log import DAY_S, Burst, Line, Reach
 from sexton.detect.registry import Threshold, detector
-from sexton.model.event import KernelLog
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.model.rows.event import KernelLog
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

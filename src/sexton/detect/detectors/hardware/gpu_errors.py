@@ -43,9 +43,9 @@ from sexton.detect.registry import (
     unknown,
 )
 from sexton.model.diagnosis import Step
-from sexton.model.event import KernelLog
 from sexton.model.finding import Finding, Severity
-from sexton.model.hardware import Gpu
+from sexton.model.rows.event import KernelLog
+from sexton.model.rows.hardware import Gpu
 from sexton.model.text import count
 from sexton.model.window import Window
 

@@ -39,9 +39,9 @@ from sexton.detect.faults import Fault, Judged, Report, absent, faults, names, p
 from sexton.detect.kernel_log import DAY_S, Line
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.model.diagnosis import Step
-from sexton.model.event import KernelLog
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.model.hardware import MemoryModule
+from sexton.model.rows.event import KernelLog
+from sexton.model.rows.hardware import MemoryModule
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

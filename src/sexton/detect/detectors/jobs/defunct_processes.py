@@ -25,7 +25,7 @@ from collections import Counter
 
 from sexton.detect.registry import Threshold, detector, missing, unknown
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.model.task import Process
+from sexton.model.rows.task import Process
 from sexton.model.text import count
 from sexton.model.window import Window
 

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from sexton.detect.registry import detector, not_applicable, unknown
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.recorder import Mark
+from sexton.model.rows.recorder import Mark
 from sexton.model.text import count, printable, shorten
 from sexton.model.window import Window
 

@@ -39,7 +39,7 @@ from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, thread_name
 from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.memory import Pressure, VmCounter
+from sexton.model.rows.memory import Pressure, VmCounter
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging, pressure

@@ -38,10 +38,10 @@ from sexton.detect.kernel_log import DAY_S, Reach
 from sexton.detect.oom import Kill, kills
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
 from sexton.detect.stalls import biggest_processes
-from sexton.model.cgroup import CgroupCensus, CgroupDir, CgroupMemory
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.memory import VmCounter
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupMemory
+from sexton.model.rows.memory import VmCounter
 from sexton.model.text import count, size
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

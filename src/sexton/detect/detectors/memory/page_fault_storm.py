@@ -41,12 +41,12 @@ from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, mi
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
 from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, stalled
-from sexton.model.cpu import CoreTimes
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.memory import VmCounter
-from sexton.model.stack import StackCount
-from sexton.model.task import Process
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.stack import StackCount
+from sexton.model.rows.task import Process
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Window
 from sexton.series import paging

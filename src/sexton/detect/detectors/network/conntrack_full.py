@@ -45,7 +45,7 @@ from sexton.detect.registry import (
 )
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.model.net import NOT_TRACKING, Conntrack
+from sexton.model.rows.net import NOT_TRACKING, Conntrack
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

@@ -42,7 +42,7 @@ from sexton.detect.registry import (
 )
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.hardware import FabricCounter, FabricPort
+from sexton.model.rows.hardware import FabricCounter, FabricPort
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

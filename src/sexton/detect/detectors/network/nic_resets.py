@@ -32,7 +32,7 @@ from sexton.detect import kernel_log, nics
 from sexton.detect.kernel_log import DAY_S, Burst
 from sexton.detect.registry import Threshold, detector, missing, not_applicable, unknown
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.net import Nic, NicCounter, NicQueue
+from sexton.model.rows.net import Nic, NicCounter, NicQueue
 from sexton.model.text import printable
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

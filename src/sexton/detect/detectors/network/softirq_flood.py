@@ -40,11 +40,11 @@ from sexton.detect.counters import moved
 from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.detect.waits import LOSSES
-from sexton.model.cpu import CoreTimes, SoftnetCpu
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.net import NetDevice, NicQueue
-from sexton.model.task import Thread
+from sexton.model.rows.cpu import CoreTimes, SoftnetCpu
+from sexton.model.rows.net import NetDevice, NicQueue
+from sexton.model.rows.task import Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

@@ -48,9 +48,9 @@ from sexton.detect.waits import (
     backlog,
     logged_waits,
 )
-from sexton.model.cpu import SoftirqCount
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.net import Nic, NicQueue
+from sexton.model.rows.cpu import SoftirqCount
+from sexton.model.rows.net import Nic, NicQueue
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

@@ -33,7 +33,7 @@ import numpy as np
 from sexton.detect.counters import moved
 from sexton.detect.registry import Threshold, detector, unknown
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.net import TcpCounters
+from sexton.model.rows.net import TcpCounters
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

@@ -47,8 +47,8 @@ from sexton.detect.faults import evidence as fault_evidence
 from sexton.detect.kernel_log import DAY_S, Line
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
 from sexton.model.diagnosis import Step
-from sexton.model.filesystem import Filesystem
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.model.rows.filesystem import Filesystem
 from sexton.model.text import count
 from sexton.model.window import Window
 

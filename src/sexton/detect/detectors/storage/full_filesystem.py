@@ -36,8 +36,8 @@ from sexton.detect.faults import evidence as fault_evidence
 from sexton.detect.kernel_log import Line
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
 from sexton.model.diagnosis import Step
-from sexton.model.filesystem import Filesystem
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.filesystem import Filesystem
 from sexton.model.text import count, size
 from sexton.model.window import Window
 from sexton.series.filesystems import Levels, levels

@@ -49,9 +49,9 @@ from sexton.detect.faults import (
 from sexton.detect.kernel_log import Line
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
 from sexton.model.diagnosis import Step
-from sexton.model.event import KernelLog
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.model.task import Process
+from sexton.model.rows.event import KernelLog
+from sexton.model.rows.task import Process
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

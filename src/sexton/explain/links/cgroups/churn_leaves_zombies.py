@@ -17,9 +17,9 @@ from sexton.detect.churn import churn
 from sexton.detect.owners import Owner, owners
 from sexton.explain.links.cgroups.crash_loop_leaves_zombies import FEW, of_the_dead
 from sexton.explain.registry import link
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
+from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.window import Window
 
 _SHOWN = 3

@@ -17,9 +17,9 @@ from sexton.detect.ledger import Suspect, suspects
 from sexton.detect.owners import owners
 from sexton.detect.stems import split
 from sexton.explain.registry import link
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
+from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.window import Window
 
 FEW = 0.5

@@ -12,9 +12,9 @@ from __future__ import annotations
 from sexton.explain.links.cgroups.zombies_slow_stats import MOSTLY, small_and_slow
 from sexton.explain.links.cpu.zombie_walk_burns_core import dearest_walk
 from sexton.explain.registry import link
-from sexton.model.cgroup import CgroupCensus
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
+from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.window import Window
 
 

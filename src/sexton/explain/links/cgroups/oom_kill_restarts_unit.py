@@ -16,8 +16,8 @@ from sexton.detect.oom import Kill, kills
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
+from sexton.model.rows.unit import RestartMark, Unit
 from sexton.model.text import count, printable
-from sexton.model.unit import RestartMark, Unit
 from sexton.model.window import Window
 from sexton.series.restarts import restarts
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from sexton.detect.ceilings import cost
 from sexton.explain.links.cpu.zombie_walk_burns_core import dearest_walk
 from sexton.explain.registry import link
-from sexton.model.cgroup import CgroupCensus, WalkCost
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
+from sexton.model.rows.cgroup import CgroupCensus, WalkCost
 from sexton.model.text import seconds
 from sexton.model.window import Window
 

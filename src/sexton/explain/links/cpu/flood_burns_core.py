@@ -18,8 +18,8 @@ from sexton.explain.held import NETWORK, SLACK_S, core_of, in_softirq, judge, wo
 from sexton.explain.moments import moved, together
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
-from sexton.model.cpu import SoftnetCpu
 from sexton.model.finding import Finding
+from sexton.model.rows.cpu import SoftnetCpu
 from sexton.model.window import Window
 from sexton.series.steps import Step
 

@@ -35,9 +35,9 @@ from sexton.explain.held import (
     work_of,
 )
 from sexton.explain.registry import link
-from sexton.model.cgroup import CgroupCensus, WalkCost
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Evidence, Finding
+from sexton.model.rows.cgroup import CgroupCensus, WalkCost
 from sexton.model.text import seconds
 from sexton.model.window import Window
 

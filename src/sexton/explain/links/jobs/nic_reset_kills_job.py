@@ -16,7 +16,7 @@ from sexton.explain.links.jobs.dropped_connections_kill_job import follows, othe
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
-from sexton.model.net import TcpCounters
+from sexton.model.rows.net import TcpCounters
 from sexton.model.text import seconds
 from sexton.model.window import Window
 

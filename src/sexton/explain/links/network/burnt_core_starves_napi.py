@@ -16,8 +16,8 @@ from sexton.explain.held import core_of, kernel_share
 from sexton.explain.moments import near
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
-from sexton.model.event import KernelEvent
 from sexton.model.finding import Finding
+from sexton.model.rows.event import KernelEvent
 from sexton.model.text import count, printable
 from sexton.model.window import Window
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from sexton.explain.moments import moved, near
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
-from sexton.model.cpu import SoftnetCpu
 from sexton.model.finding import Evidence, Finding
-from sexton.model.net import NetDevice, TcpCounters
+from sexton.model.rows.cpu import SoftnetCpu
+from sexton.model.rows.net import NetDevice, TcpCounters
 from sexton.model.text import count
 from sexton.model.window import Window
 

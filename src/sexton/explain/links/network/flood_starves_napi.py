@@ -14,8 +14,8 @@ from sexton.explain.links.network.burnt_core_starves_napi import PATIENCE_S
 from sexton.explain.moments import moved, near
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
-from sexton.model.cpu import SoftnetCpu
 from sexton.model.finding import Finding
+from sexton.model.rows.cpu import SoftnetCpu
 from sexton.model.window import Window
 
 

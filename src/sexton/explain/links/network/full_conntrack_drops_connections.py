@@ -14,7 +14,7 @@ from sexton.explain.moments import moved, near
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Evidence, Finding
-from sexton.model.net import TcpCounters
+from sexton.model.rows.net import TcpCounters
 from sexton.model.window import Window
 
 FOLLOWS_WITHIN_S = 30.0

@@ -21,7 +21,7 @@ from sexton.explain.order import began_before
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Evidence, Finding
-from sexton.model.net import TcpCounters
+from sexton.model.rows.net import TcpCounters
 from sexton.model.text import printable
 from sexton.model.window import Window
 

@@ -20,7 +20,7 @@ from sexton.explain.moments import READ_S
 from sexton.explain.registry import link
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
-from sexton.model.net import TcpCounters
+from sexton.model.rows.net import TcpCounters
 from sexton.model.text import seconds
 from sexton.model.window import Window
 
