@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 from sexton.cli.main import VERBS
@@ -22,6 +23,16 @@ def test_a_file_has_at_most_700_lines():
     lines = {str(path.relative_to(ROOT)): len(path.read_bytes().splitlines()) for path in CODE}
     assert len(lines) > 400
     assert {path: number for path, number in lines.items() if number > 700} == {}
+
+
+def test_a_folder_has_at_most_25_modules():
+    """Past that it has parts with names of their own: make them folders."""
+    modules = [path for end in ("py", "js") for path in (ROOT / "src/sexton").rglob(f"*.{end}")]
+    folders = Counter(
+        str(path.parent.relative_to(ROOT)) for path in modules if path.stem != "__init__"
+    )
+    assert len(folders) > 40
+    assert {folder: number for folder, number in folders.items() if number > 25} == {}
 
 
 def test_every_command_is_a_verb_in_the_list_and_in_the_readme():
