@@ -42,7 +42,7 @@ def test_physical_is_none_where_nobody_looked_and_empty_where_there_is_none():
 )
 def test_a_line_is_about_the_interface_it_names_or_the_device_behind_it(rows, said, name):
     earlier = line(bus="0000:20:09.0", nic="eth9")
-    assert nics.namer(make_window([(0, rows)]), [earlier, said])(said) == name
+    assert nics.namer(rows, [earlier, said])(said) == name
 
 
 def test_a_counter_tells_its_value_and_its_moves_on_both_sides_of_a_reload():

@@ -14,7 +14,7 @@ from sexton.cli.screen.load import nic_loads
 from sexton.cure import measures
 from sexton.detect import resets
 from sexton.detect.detectors.network import nic_resets
-from sexton.explain import moments, occasions
+from sexton.explain import occasions
 from sexton.explorer.tiles.view import View
 from sexton.model.row import Row, fields_of
 from sexton.model.rows.event import KernelEvent
@@ -99,7 +99,7 @@ def test_resets_in_the_log_are_one_number(lines: tuple[Sequence[str], ...], numb
     assert in_explorer(readings) == number
     assert sum(resets.by_nic(window).values()) == number
     finding = nic_resets.detect(window)
-    assert len(moments.resets(finding, window)) == number
+    assert len(nic_resets.reset_times(finding, window)) == number
 
 
 @pytest.mark.parametrize(

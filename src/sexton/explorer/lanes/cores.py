@@ -164,7 +164,7 @@ class Builder(PyramidLane):
     def spikes(self) -> list[Marked]:
         """When cores were held in the kernel, in order: where "next spike" goes.
 
-        As the detector `saturated_core` has it, with its limits. Where no core was held, the steps
+        As the detector of held cores has it, with its limits. Where no core was held, the steps
         above half of its share count: a key that never finds anything is of no use.
         """
         found = [

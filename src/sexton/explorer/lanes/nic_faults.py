@@ -1,7 +1,7 @@
 """NIC faults: drops, errors, resets, packets the driver gave up on.
 
 Per interface; drops and errors by ``/proc/net/dev``, the rest by the driver's own statistics
-(``ethtool -S``), summed over queues; resets as `nic_resets` counts them. Allowances are what a
+(``ethtool -S``), summed over queues; resets as every surface counts them. Allowances are what a
 cloud's host refuses to carry.
 """
 
