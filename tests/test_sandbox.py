@@ -49,8 +49,8 @@ def test_memory_beyond_the_limit_is_one_line():
     [
         ("ctypes.string_at(0)", "it crashed (SIGSEGV)"),
         ("os.abort()", "it crashed (SIGABRT)"),
-        ("os.kill(os.getpid(), signal.SIGXCPU)", "it used up the CPU time"),
-        ("signal.alarm(0); os.kill(os.getpid(), signal.SIGALRM)", "it took longer"),
+        ("os.kill(os.getpid(), signal.SIGXCPU)", "it exceeded the CPU time"),
+        ("signal.alarm(0); os.kill(os.getpid(), signal.SIGALRM)", "it exceeded the time"),
     ],
 )
 def test_a_crash_is_one_line_and_exit_2(how: str, words: str):

@@ -13,12 +13,14 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sexton.errors import SextonError, SourceMalformed
 from sexton.profile.perf.perfdata import read_raw
 from sexton.profile.perf.rotation import members, rotated
 from tests.kernel.conftest import until
+from tests.profile.perf.perfdata_cases import row_of
 from tests.support.perf_oracle import Sample, load, perf_record, perf_script
 from tests.support.tools import need
 
@@ -75,7 +77,7 @@ def in_files(raw) -> dict[tuple[int, int], int]:
     found = {}
     for number, space in enumerate(raw.spaces):
         mine = raw.columns.address[raw.columns.space == number]
-        row = space.maps.find(mine)
+        row = np.array([row_of(space.maps, address) for address in mine.tolist()], np.int64)
         mine, row = mine[row >= 0], row[row >= 0]
         places = mine + space.maps.pgoff[row] - space.maps.start[row]
         for address, place in zip(mine.tolist(), places.tolist(), strict=True):
