@@ -13,7 +13,7 @@ from sexton.model.rows.memory import VmCounter
 from sexton.model.window import Batch, Columns
 from sexton.replay.span import Span
 from sexton.replay.span_reader import SpanReader
-from sexton.store import compaction
+from sexton.store import compaction, sealed
 from sexton.store.compaction import compact
 from sexton.store.recording import Recording
 from sexton.store.retention import Limits, drop_replaced
@@ -96,6 +96,24 @@ def test_only_row_groups_that_hold_what_is_wanted_are_decoded(hour, monkeypatch)
     list(reader_of(hour).columns(VmCounter, ("value",), None, NEAR[:1]))
     assert 0 < few < every / 2
     assert 0 < len(read) < every
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_file_is_opened_once(hour, monkeypatch, listed):
+    opened: list[str] = []
+    original = sealed.read_plain
+
+    def reading(path, *arguments, **options):
+        opened.append(path.name)
+        return original(path, *arguments, **options)
+
+    reader = reader_of(hour)
+    monkeypatch.setattr(sealed, "read_plain", reading)
+    if not listed:
+        monkeypatch.setattr(TableFile, "runs", lambda *_: None)
+    assert list(reader.columns(VmCounter, ("value",)))
+    assert reader.distinct(VmCounter, ("name",))
+    assert opened.count("vm_counter.parquet") == 2, "once for each question"
 
 
 def test_names_are_known_without_reading_a_row(hour, monkeypatch):

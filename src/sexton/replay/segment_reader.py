@@ -204,6 +204,8 @@ class SegmentReader:
                 few = wanted is None or source.num_row_groups < _FEW_GROUPS
                 if listed is not None or not few:
                     return _wanted_rows(source, (kind, columns, wanted), groups, listed)
+                found = source.read((*columns, *kind.entity))
+                return found, runs_of(found, kind.entity)
         texts = [name for name in kind.entity if name in texts_of(kind)]
         found = self.segment.table(kind, (*columns, *kind.entity), texts)
         return None if found is None else (found, runs_of(found, kind.entity))
@@ -232,20 +234,18 @@ class SegmentReader:
         apart."""
         if not self.segment.rows(kind):
             return []
-        texts = [name for name in fields if name in texts_of(kind)]
-        if all(map(span.holds, self.bounds(kind))):
+        inside_it = all(map(span.holds, self.bounds(kind)))
+        if inside_it and {*fields} <= {*kind.entity}:
             source = self._file(kind)
-            listed = source.runs(kind.entity) if source and {*fields} <= {*kind.entity} else None
-            if listed is not None:
-                at = [kind.entity.index(name) for name in fields]
-                every = dict.fromkeys(thing for group in listed for thing in group.things)
-                return [tuple(thing[place] for place in at) for thing in every]
-            found = self.segment.table(kind, fields, texts)
-        else:
-            found = self.segment.table(kind, (MONO, *fields), texts)
-            if found is not None:
-                rows = np.flatnonzero(inside(numbers(found.column(MONO)), span, None))
-                found = found.take(pa.array(rows))
+            with suppress(StoreError, pa.ArrowException):
+                if source is not None:
+                    return _things_in(source, kind.entity, fields)
+        texts = [name for name in fields if name in texts_of(kind)]
+        found = self.segment.table(kind, fields if inside_it else (MONO, *fields), texts)
+        if found is not None and not inside_it:
+            found = found.take(
+                pa.array(np.flatnonzero(inside(numbers(found.column(MONO)), span, None)))
+            )
         return [] if found is None else runs_of(found, fields).things
 
     def _file(self, kind: type[Row], coded: Sequence[str] | None = None) -> TableFile | None:
@@ -264,6 +264,16 @@ def _reaches(source: TableFile, group: int, near: Near) -> bool:
         return True
     first, last = source.times(group)
     return any(start <= last and end >= first for start, end in near)
+
+
+def _things_in(source: TableFile, keys: Sequence[str], fields: Sequence[str]) -> list[Key]:
+    """Combinations of some key columns in a file: by its list of runs, else by the columns."""
+    listed = source.runs(keys)
+    if listed is None:
+        return runs_of(source.read(fields), fields).things
+    at = [keys.index(name) for name in fields]
+    every = dict.fromkeys(thing for group in listed for thing in group.things)
+    return [tuple(thing[place] for place in at) for thing in every]
 
 
 def _wanted_rows(
