@@ -117,6 +117,10 @@ class Reach(NamedTuple):
 
 def reach(window: Window) -> Reach | None:
     """How far back the log was seen; `None` where it was not read."""
+    return window.keep("reach of the kernel log", lambda: _reach(window))
+
+
+def _reach(window: Window) -> Reach | None:
     if not window.read(KernelLog):
         return None
     logs = list(window.changes(KernelLog, ("oldest_mono_us", "lost", "origin")))

@@ -19,11 +19,15 @@ def on_cores(
 ) -> tuple[StackCount, ...]:
     """What those cores were caught in between two moments (UNIX seconds)."""
     start, end = span[0] - SLACK_S, span[1] + SLACK_S
-    return tuple(
-        row
-        for row in window.latest(StackCount) or ()
-        if str(row.cpu) in cores and start <= window.wall(row.second_mono + 0.5) <= end
-    )
+    rows = window.latest(StackCount) or ()
+    walls = window.keep("seconds of stacks", lambda: _walls(window, rows))
+    inside = {second for second, wall in walls.items() if start <= wall <= end}
+    return tuple(row for row in rows if row.second_mono in inside and str(row.cpu) in cores)
+
+
+def _walls(window: Window, rows: Iterable[StackCount]) -> dict[int, float]:
+    """The middle of each second in which stacks were taken, in UNIX seconds."""
+    return {second: window.wall(second + 0.5) for second in {row.second_mono for row in rows}}
 
 
 def hottest(rows: Collection[StackCount]) -> tuple[str, float] | None:

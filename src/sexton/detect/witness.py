@@ -143,25 +143,11 @@ def witness(window: Window) -> Witness:
 
 
 def remembered(function: Callable[[Window], T]) -> Callable[[Window], T]:
-    """Keeps the answer for the last window: detectors, links and reports ask the same question.
-
-    A kept answer counts as reading what it was made of.
-    """
-    kept: list[tuple[Window, T, Noted]] = []
+    """Keeps the answer with the window: detectors, links and reports ask the same question."""
+    name = (function.__module__, function.__qualname__)
 
     @wraps(function)
     def answer(window: Window) -> T:
-        if kept and kept[0][0] is window:
-            if isinstance(window, Witness):
-                window.note(kept[0][2])
-            return kept[0][1]
-        noted: Noted = {}
-        if isinstance(window, Witness):
-            with window.noting() as noted:
-                found = function(window)
-        else:
-            found = function(window)
-        kept[:] = [(window, found, noted)]
-        return found
+        return window.keep(name, lambda: function(window))
 
     return answer

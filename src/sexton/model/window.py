@@ -261,20 +261,24 @@ def columns_of(
         return None
     key_of, values_of = values_getter(kind.entity), values_getter(names)
     index: dict[Key, int] = {}
-    cells: list[tuple[int, int]] = []
+    places: list[int] = []
+    readings: list[int] = []
     found: list[tuple[Any, ...]] = []
+    before: list[Key] | None = None
     for at, batch in enumerate(kept):
-        for row in batch.rows:
-            key = key_of(row)
-            if wanted is None or wanted(key):
-                cells.append((index.setdefault(key, len(index)), at))
-                found.append(values_of(row))
+        keys = [key_of(row) for row in batch.rows]
+        if keys != before:  # mostly the same things in the same order
+            before = keys
+            some = [row for row, key in enumerate(keys) if wanted is None or wanted(key)]
+            mine = [index.setdefault(keys[row], len(index)) for row in some]
+        places += mine
+        readings += [at] * len(some)
+        found += [values_of(batch.rows[row]) for row in some]
     things = in_order(index)
     made = np.full((len(names), len(index), len(kept)), np.nan)
     if found:
-        rows, readings = np.array(cells).T
         place = {key: at for at, key in enumerate(things)}
-        rows = np.array([place[key] for key in index])[rows]
+        rows = np.array([place[key] for key in index])[places]
         made[:, rows, readings] = np.array(found, dtype=np.float64).T
     return Columns(
         np.array([batch.mono_s for batch in kept]),
@@ -304,14 +308,12 @@ def values_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _across(clock: Pairs, moment: float) -> float:
-    """From one clock to the other."""
+    """From one clock to the other, by the pair nearest to it; the earlier of two as near."""
     at = bisect_left(clock, (moment,))
-    near = min(
-        clock[max(at - 1, 0) : at + 1],
-        key=lambda pair: (abs(pair[0] - moment), pair),
-        default=(moment, moment),
-    )
-    return near[1] + (moment - near[0])
+    if at == len(clock) or (at and moment - clock[at - 1][0] <= clock[at][0] - moment):
+        at -= 1
+    here, there = clock[at] if clock else (moment, moment)
+    return there + (moment - here)
 
 
 def _mono(batch: Batch[Any]) -> float:

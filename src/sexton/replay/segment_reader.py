@@ -78,6 +78,7 @@ class SegmentReader:
     joined: bool
     _listed: tuple[list[str], Ints, Readings] | None = field(default=None)
     _readings: dict[type[Row], Readings] = field(default_factory=dict)
+    _clock: tuple[F64, F64] | None = field(default=None)
 
     def __reduce__(self) -> tuple[type[SegmentReader], tuple[Segment, bool]]:
         return SegmentReader, (self.segment, self.joined)
@@ -115,9 +116,11 @@ class SegmentReader:
 
     def clock(self) -> tuple[F64, F64]:
         """Both clocks at every reading of any table, in order."""
-        _, _, every = self._list()
-        mono, first = np.unique(every.mono, return_index=True)
-        return mono, every.wall[first]
+        if self._clock is None:
+            _, _, every = self._list()
+            mono, first = np.unique(every.mono, return_index=True)
+            self._clock = mono, every.wall[first]
+        return self._clock
 
     def _list(self) -> tuple[list[str], Ints, Readings]:
         if self._listed is None:

@@ -34,7 +34,7 @@ from sexton.replay.segment_reader import (
 )
 from sexton.replay.span import Span
 from sexton.series.rates import GAP_S, longest_step
-from sexton.store.arrays import codes, numbers, values, whole
+from sexton.store.arrays import codes, known, numbers, values, whole
 from sexton.store.recording import Recording, Segment
 from sexton.store.runs import runs_of
 from sexton.store.schema import MONO, POSITION, fields_in, rows_of, texts_of
@@ -444,8 +444,8 @@ def _unlike_before(array: pa.Array) -> Bools:
         return unlike
     number = numbers(array)
     unlike = number[1:] != number[:-1]
-    if array.null_count:
-        there = np.asarray(array.is_valid())
+    there = known(array)
+    if there is not None:
         unlike |= there[1:] != there[:-1]
     return unlike
 

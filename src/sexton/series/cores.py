@@ -305,16 +305,17 @@ def _joined(parts: list[CoreSeries]) -> CoreSeries:
     ]
     parts.clear()  # twelve hours would be there twice
 
-    same = all(len(mine) == len(cores) for mine in rows)
+    same = all(np.array_equal(mine, range(len(cores))) for mine in rows)
 
     def stitched(pieces: list[F32]) -> F32:
-        made = np.empty((len(cores), number), np.float32)
-        if not same:
-            made.fill(np.nan)
-        at = 0
-        for mine, piece in zip(rows, pieces, strict=True):
-            made[mine, at : at + piece.shape[1]] = piece
-            at += piece.shape[1]
+        if same:
+            made: F32 = np.concatenate(pieces, axis=1)
+        else:
+            made = np.full((len(cores), number), np.nan, np.float32)
+            at = 0
+            for mine, piece in zip(rows, pieces, strict=True):
+                made[mine, at : at + piece.shape[1]] = piece
+                at += piece.shape[1]
         pieces.clear()
         return made
 

@@ -42,7 +42,7 @@ def whole(column: Column) -> pa.Array:
 def numbers(column: Column, absent: float = -1) -> Array:
     """A column of numbers or of truths, with `absent` where there is none."""
     array = whole(column)
-    there = _there(array)
+    there = known(array)
     if there is None:
         made: Array = array.to_numpy(zero_copy_only=False)
         return made
@@ -54,7 +54,7 @@ def numbers(column: Column, absent: float = -1) -> Array:
 def floats(column: Column) -> npt.NDArray[np.float64]:
     """A column of numbers, NaN where there is none."""
     array = whole(column)
-    there = _there(array)
+    there = known(array)
     found = array.to_numpy(zero_copy_only=False) if there is None else _data(array)
     made: npt.NDArray[np.float64] = found.astype(np.float64)
     if there is not None:
@@ -89,7 +89,7 @@ def values(column: Column, rows: Ints | None = None) -> list[Any]:
         words.append(None)  # which is the one at -1
         return [words[code] for code in _some(which, rows).tolist()]
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        there = _there(array)
+        there = known(array)
         found = array.to_numpy(zero_copy_only=False) if there is None else _data(array)
         made: list[Any] = _some(found, rows).tolist()
         if there is not None:
@@ -116,7 +116,7 @@ def _lists(array: pa.ListArray, rows: Ints | None) -> list[tuple[Any, ...] | Non
     made: list[tuple[Any, ...] | None] = [
         tuple(inner[start:end]) for start, end in pairwise(edges.tolist())
     ]
-    there = _there(array)
+    there = known(array)
     if there is not None:
         for place in np.flatnonzero(~_some(there, rows)).tolist():
             made[place] = None
@@ -127,7 +127,7 @@ def _some(found: Array, rows: Ints | None) -> Array:
     return found if rows is None else found[rows]
 
 
-def _there(array: pa.Array) -> npt.NDArray[np.bool_] | None:
+def known(array: pa.Array) -> npt.NDArray[np.bool_] | None:
     """Which of them have a value; `None` where all do."""
     if not array.null_count:
         return None

@@ -58,6 +58,9 @@ _GAP_S = 10.0
 _JUMP_S = 1.0
 #: Rows of one table in memory at a time. The systemd unit has 300 MB; a row takes some 40 bytes.
 _MOST_ROWS = 600_000
+#: Numbers in lists, one per core, of one table at a time: whoever asks for a moment decodes some
+#: minutes of them and not the hour.
+_MOST_LISTED = 500_000
 #: Rows in a row group. Readers decode row groups one by one or in parallel.
 _GROUP_ROWS = 1 << 18
 
@@ -240,8 +243,8 @@ def _merge_table(aside: Path, name: str, group: Sequence[_Sealed]) -> dict[str, 
 
 
 def _row_groups(name: str, group: Sequence[_Sealed]) -> Iterator[pa.Table]:
-    """The rows of a table in row groups, those of each thing together; in a table of more than
-    `_MOST_ROWS` rows an hour, within each part of that many rows."""
+    """The rows of a table in row groups, those of each thing together; in a table that is too large
+    for one part, within each part."""
     kind = tables().get(name)
     for parts in _parts(name, group):
         content = _in_one_piece(parts)
@@ -254,7 +257,7 @@ def _row_groups(name: str, group: Sequence[_Sealed]) -> Iterator[pa.Table]:
 
 
 def _parts(name: str, group: Sequence[_Sealed]) -> Iterator[list[pa.Table]]:
-    """A table of each segment, in lists of about `_MOST_ROWS` rows."""
+    """A table of each segment, in lists of about `_MOST_ROWS` rows or `_MOST_LISTED` numbers."""
     kind = tables().get(name)
     coded = ("table",) if name == READING else () if kind is None else texts_of(kind)
     parts: list[pa.Table] = []
@@ -265,11 +268,18 @@ def _parts(name: str, group: Sequence[_Sealed]) -> Iterator[list[pa.Table]]:
                 parts.append(source.read())
         except (OSError, StoreError, pa.ArrowException) as error:
             raise _Damaged(segment, str(error).split("\n")[0]) from None
-        if sum(part.num_rows for part in parts) >= _MOST_ROWS:
+        rows, listed = sum(part.num_rows for part in parts), sum(map(_listed, parts))
+        if rows >= _MOST_ROWS or listed >= _MOST_LISTED:
             yield parts
             parts = []
     if parts:
         yield parts
+
+
+def _listed(part: pa.Table) -> int:
+    """Numbers in a table's lists."""
+    lists = [column for column in part.columns if pa.types.is_list(column.type)]
+    return sum(len(chunk.values) for column in lists for chunk in column.chunks)
 
 
 def _in_one_piece(parts: list[pa.Table]) -> pa.Table:
