@@ -151,11 +151,10 @@ def fix(yard: Yard, *arguments: str, code: str = APPLY) -> subprocess.CompletedP
     line = shlex.join([sys.executable, "-B", "-c", code, "fix", *arguments])
     result = yard.run("sh", "-c", f"{line} >/run/out 2>/run/err; echo $?", deadline_s=240)
     status = int(result.strip())
+    out, err = yard.run("cat", "/run/out"), yard.run("cat", "/run/err")
+    print(shlex.join(arguments), status, out, err, sep="\n")  # pytest shows it where a test fails
     return subprocess.CompletedProcess(
-        arguments,
-        status - 256 if status > 128 + 64 else status,
-        yard.run("cat", "/run/out"),
-        yard.run("cat", "/run/err"),
+        arguments, status - 256 if status > 128 + 64 else status, out, err
     )
 
 

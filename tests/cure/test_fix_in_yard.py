@@ -121,6 +121,7 @@ def test_stale_evidence_is_refused_by_name_and_nothing_is_touched(place: Yard, c
     place.run("systemctl", "unmask", "--runtime", UNIT, check=False)
 
 
+@pytest.mark.whole
 def test_old_evidence_another_boot_and_a_changed_plan_are_refused(place: Yard):
     plan_for(place)
     code = (
@@ -281,6 +282,7 @@ def test_a_second_fixer_is_told_who_is_at_it(place: Yard):
     place.wait("its end", lambda: apply(place, confirm).returncode == 0)
 
 
+@pytest.mark.whole
 def test_the_shell_commands_do_the_same_as_apply(place: Yard):
     text = place.run(
         "sh", "-c",

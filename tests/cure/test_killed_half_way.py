@@ -22,7 +22,11 @@ from tests.yard.yard import Yard
 
 pytestmark = [pytest.mark.root, pytest.mark.systemd]
 
-STEPS = ("1-stop", "2-disable", "3-mask")
+STEPS = (
+    pytest.param("1-stop", marks=pytest.mark.whole),
+    "2-disable",
+    pytest.param("3-mask", marks=pytest.mark.whole),
+)
 #: Where in a step it is killed, as a piece of Python around the real thing.
 POINTS = {
     "before the journal": """

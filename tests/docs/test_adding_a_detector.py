@@ -137,6 +137,7 @@ def test_the_targets_run_what_they_run_here():
         assert all(f"/python {one.removesuffix(f' {_INCIDENT}')}\n" in recipe[1] for one in runs)
 
 
+@pytest.mark.whole
 def test_its_check_command_passes(written: Path):
     result = follow(written, commands()[-1])
     assert " passed" in result

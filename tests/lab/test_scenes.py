@@ -181,6 +181,7 @@ def test_a_directory_that_holds_something_is_left_alone(tmp_path: Path):
 
 
 @pytest.mark.root
+@pytest.mark.whole
 def test_interrupted_it_puts_everything_away(tmp_path: Path):
     command = [sys.executable, "-m", "lab.play", "zombies_only", "--out", str(tmp_path / "out")]
     with subprocess.Popen([*command, "--seconds", "8"], stderr=subprocess.PIPE, text=True) as it:

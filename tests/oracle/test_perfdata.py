@@ -291,6 +291,7 @@ def test_one_stream_for_each_core(tmp_path):
     agree(path)
 
 
+@pytest.mark.whole
 def test_rotated_files_each_stand_alone_and_stand_in_order(tmp_path):
     perf = need("perf", package="linux-perf")
     target = str(tmp_path / "perf.data")

@@ -97,6 +97,7 @@ def test_a_full_disk_stops_nothing_and_what_waited_is_there_afterwards(small_dis
     assert any("cannot write: No space left" in words for words in told)
 
 
+@pytest.mark.whole
 def test_a_disk_that_stays_full_costs_old_minutes_and_never_the_recorder(small_disk: Path) -> None:
     place = small_disk / "r"
     with recording(options(place, segment_s=0.6, flush_s=0.2), sources_of(CoreTimes)) as recorder:
@@ -199,6 +200,7 @@ print(born)
 """
 
 
+@pytest.mark.whole
 def test_a_storm_of_processes_is_survived_at_the_usual_pace(tmp_path: Path) -> None:
     place = tmp_path / "r"
     storm_s = 5

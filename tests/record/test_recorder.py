@@ -210,6 +210,7 @@ def test_a_source_that_lies_or_breaks_stops_no_other_and_is_counted(tmp_path: Pa
     assert "a bug" in states["test.broken"].detail
 
 
+@pytest.mark.whole
 def test_a_wall_clock_moved_by_hours_loses_nothing_and_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -183,6 +183,7 @@ def task_events(perf: str, path: str) -> bytes:
 
 
 @pytest.mark.root
+@pytest.mark.whole
 def test_a_perf_that_is_killed_comes_back_after_a_wait_and_its_file_is_kept_as_torn(rolling, perf):
     stacks = rolling()
     gather(stacks, 1)

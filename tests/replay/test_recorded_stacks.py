@@ -77,6 +77,7 @@ def test_files_become_annexes_of_their_segments_while_it_records(tmp_path, perf,
 
 
 @pytest.mark.root
+@pytest.mark.whole
 def test_sigterm_decodes_the_last_file_and_info_counts_its_samples(tmp_path, perf):
     place = tmp_path / "r"
     child = started(place, "--stacks", "--no-probe", "--no-ring")
@@ -97,6 +98,7 @@ def test_sigterm_decodes_the_last_file_and_info_counts_its_samples(tmp_path, per
 
 
 @pytest.mark.root
+@pytest.mark.whole
 def test_the_file_of_a_killed_recorder_is_decoded_by_the_next(tmp_path, perf):
     place = tmp_path / "r"
     for _ in range(2):  # the first is sealed by the second: its segment is there then

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from sexton.model.rows.cpu import Interrupt
 from sexton.model.rows.memory import VmCounter
 from sexton.model.window import Batch, Columns
 from sexton.replay.span import Span
@@ -96,6 +97,29 @@ def test_only_row_groups_that_hold_what_is_wanted_are_decoded(hour, monkeypatch)
     list(reader_of(hour).columns(VmCounter, ("value",), None, NEAR[:1]))
     assert 0 < few < every / 2
     assert 0 < len(read) < every
+
+
+def test_an_hour_of_wide_rows_is_cut_by_time_and_reads_back_the_same(tmp_path, monkeypatch):
+    """An interrupt has a number for each core: an hour of them in one piece is decoded for seconds
+    of it."""
+    monkeypatch.setattr(compaction, "_MOST_LISTED", 2 * 60 * 2 * 2 * 8)  # of two minutes
+    every = []
+    for index in range(6):
+        batches = []
+        for second in range(60):
+            mono = START_S + 60 * index + second
+            counts = tuple(int(mono) + core for core in range(8))
+            rows = tuple(Interrupt(irq, "eth0", tuple(range(8)), counts) for irq in ("33", "34"))
+            batches.append(Batch(mono, WALL_S + mono, rows))
+        every += batches
+        write_sealed(tmp_path, [{Interrupt: batches}], 1 + index)
+    assert compact(tmp_path, Limits(1e12, 1 << 40), settled_s=None).segments == 1
+    drop_replaced(tmp_path / "segments")
+    path = next((tmp_path / "segments").glob("*/interrupt.parquet"))
+    assert pq.ParquetFile(path).num_row_groups == 3
+    found = reader_of(tmp_path).between(Interrupt, START_S + 130, START_S + 140)
+    assert [batch.rows for batch in found] == [batch.rows for batch in every[130:141]]
+    assert verify(tmp_path).whole
 
 
 @pytest.mark.parametrize("listed", [True, False])
@@ -195,3 +219,9 @@ def test_neighbours_are_one_piece():
     runs = Runs(np.array([0, 10, 30, 60]), [("a",), ("b",), ("c",), ("d",)], 100)
     assert pieces([0, 1, 3], runs) == [(0, 30), (60, 40)]
     assert pieces([], runs) == []
+
+
+def test_the_clocks_of_a_segment_are_put_in_order_once(hour):
+    """Each stack of a verdict asks for the wall time of its second."""
+    (segment,) = reader_of(hour).segments
+    assert segment.clock() is segment.clock()

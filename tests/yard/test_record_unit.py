@@ -117,6 +117,7 @@ def instances(yard: Yard) -> list[str]:
     return yard.run("ls", "/sys/kernel/tracing/instances").split()
 
 
+@pytest.mark.whole
 def test_the_kernel_enforces_the_limits_of_the_unit(place: Yard):
     install(place)
     start_and_wait(place)
@@ -209,6 +210,7 @@ def test_a_locked_directory_is_not_retried(place: Yard):
     assert "is recording here already" in place.run("cat", "/run/sexton-said")
 
 
+@pytest.mark.whole
 def test_the_drop_in_adds_one_capability_and_tracefs_needs_no_mount(place: Yard):
     install(place)
     root = Path(f"/proc/{place.pid}/root/run/systemd/system/{NAME}.d")

@@ -33,6 +33,7 @@ def test_where_it_cannot_go_is_one_line_before_anything_is_watched(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.whole
 def test_a_disk_that_is_full_leaves_nothing_half_written(tmp_path: Path):
     """The old page stays as it was; the verdict was told already."""
     out = tmp_path / "page.html"

@@ -247,7 +247,13 @@ def test_answers_are_those_that_we_would_have_given():
         theirs.close()
 
 
-@pytest.mark.parametrize("recorder", [True, False], ids=["recorded", "begun_again"])
+@pytest.mark.parametrize(
+    "recorder",
+    [
+        pytest.param(True, id="recorded"),
+        pytest.param(False, id="begun_again", marks=pytest.mark.whole),
+    ],
+)
 def test_what_is_recorded_after_the_fork_is_in_the_answer(tmp_path: Path, recorder: bool):
     write(tmp_path, small("crash_loop", hours=1.1))
     held = os.open(tmp_path / "LOCK", os.O_RDWR | os.O_CREAT)

@@ -228,6 +228,7 @@ def test_a_fork_bomb_of_maps_stays_bounded(read):
     assert sum(len(space.maps) for space in raw.spaces) < 1_100_000
 
 
+@pytest.mark.whole
 def test_a_trace_cut_into_crumbs_is_given_up(read):
     crumb = raw_record(71, struct.pack("<QQQIIII", 1, 0, 0, 0, 0, 0, 0)) + b"x"
     raw = read(perf_data([DATA, crumb * 30_000, DATA]))

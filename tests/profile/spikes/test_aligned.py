@@ -46,6 +46,7 @@ def test_what_several_events_have_in_common_is_found_where_one_is_not_enough() -
     assert "of 5 events" in spike.note
 
 
+@pytest.mark.whole
 def test_instants_at_which_nothing_happens_find_nothing() -> None:
     told = 0
     for seed in range(100):

@@ -227,6 +227,7 @@ def test_nothing_is_wider_than_the_window(opened: Opened, folder: Path, name: st
     assert box["width"] > width / 3
 
 
+@pytest.mark.whole
 def test_axe_finds_no_serious_fault_in_a_report(opened: Opened, folder: Path):
     found = Axe().run(look(opened, folder / "report.html")).response["violations"]
     serious = [

@@ -105,6 +105,7 @@ def test_what_a_report_does_not_hold_is_said_and_never_made_up(opened: Opened, r
     expect(page.locator("#panelNote")).to_contain_text("cannot filter by task")
 
 
+@pytest.mark.whole
 def test_the_next_reset_is_found_without_a_server(opened: Opened, report: Path):
     page = look(opened, report)
     page.locator("[data-do=zoomIn]").click()
@@ -160,6 +161,7 @@ def test_dark_is_dark(opened: Opened, report: Path):
     assert max(map(int, back[4:-1].split(","))) < 60
 
 
+@pytest.mark.whole
 def test_on_paper_it_has_its_text_and_its_pictures(opened: Opened, report: Path, tmp_path: Path):
     page = look(opened, report)
     page.emulate_media(media="print")
@@ -169,6 +171,7 @@ def test_on_paper_it_has_its_text_and_its_pictures(opened: Opened, report: Path,
     assert len(page.pdf(path=tmp_path / "incident.pdf")) > 20_000
 
 
+@pytest.mark.whole
 def test_axe_finds_no_serious_fault_in_it(opened: Opened, report: Path):
     found = Axe().run(look(opened, report)).response["violations"]
     serious = [

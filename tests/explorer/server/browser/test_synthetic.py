@@ -42,6 +42,7 @@ def test_the_first_screen_folds_the_cores_and_one_key_unfolds_them(plain, opened
     assert not near(pixel(page, "cores", share_of(page, START + 305), 2.5 / 4), STALL["light"], 40)
 
 
+@pytest.mark.whole
 def test_dark_is_what_the_system_wants_until_a_key_says_otherwise(plain, opened):
     page = drawn(opened(plain, color_scheme="dark"))
     page.keyboard.press("c")
@@ -241,6 +242,7 @@ def test_a_flame_graph_is_walked_and_zoomed_by_keys(plain, opened):
     expect(page.locator("#panelNote")).to_contain_text("red grew")
 
 
+@pytest.mark.whole
 def test_the_loop_sleeps_when_nothing_changes(plain, opened):
     page = drawn(opened(plain))
     count = """() => new Promise((go) => {
@@ -252,6 +254,7 @@ def test_the_loop_sleeps_when_nothing_changes(plain, opened):
     assert until(lambda: page.evaluate(count) == 0)
 
 
+@pytest.mark.whole
 def test_strips_are_asked_for_in_batches_and_not_twice(plain, opened):
     page = drawn(opened(plain))
     lines: list[str] = []
@@ -275,6 +278,7 @@ def test_a_running_recorder_is_followed_until_somebody_looks_elsewhere(opened):
         expect(page.locator("#follow")).to_have_attribute("aria-pressed", "false")
 
 
+@pytest.mark.whole
 def test_an_address_typed_into_the_bar_is_obeyed(plain, opened):
     page = drawn(opened(plain))
     view, span = f"{START + 100},{START + 160}", f"{START + 110},{START + 120}"
@@ -283,6 +287,7 @@ def test_an_address_typed_into_the_bar_is_obeyed(plain, opened):
     assert view_of(page) == (START + 100, START + 160)
 
 
+@pytest.mark.whole
 def test_what_is_no_longer_wanted_is_not_waited_for(plain, opened):
     page = drawn(opened(plain))
     drag(page, "average", 0.2, 0.3)

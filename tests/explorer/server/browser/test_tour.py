@@ -68,6 +68,7 @@ def test_the_first_screen_is_the_average_and_tells_no_end(opened: Opened, demo: 
     assert "Press → to see each core" in page.locator("#tour").inner_text()
 
 
+@pytest.mark.whole
 def test_the_first_screens_lines_are_flat(opened: Opened, demo: str):
     """The system's line stays at its height from end to end, give or take."""
     page = begun(opened, demo)
@@ -183,6 +184,7 @@ def test_the_last_step_shows_before_and_after(opened: Opened, demo: str, scene: 
     assert cure["kernel"] in page.locator("#tour").inner_text()
 
 
+@pytest.mark.whole
 def test_back_goes_back_and_escape_ends_it_and_the_button_goes_on(opened: Opened, demo: str):
     page = begun(opened, demo)
     page.keyboard.press("ArrowLeft")
@@ -227,7 +229,8 @@ def test_it_is_read_out_and_the_focus_is_in_it(opened: Opened, demo: str):
     assert live.locator("#tour-title").count() == 1
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.whole)])
+@pytest.mark.whole
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_fault_in_any_step(opened: Opened, demo: str, scheme: str):
     page = begun(opened, demo, color_scheme=scheme)
     for _ in range(3):

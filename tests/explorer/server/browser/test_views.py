@@ -77,6 +77,7 @@ def test_a_sandwich_is_opened_at_a_box_and_left_with_escape(spanned: Page, opene
     expect(spanned.locator("#panel")).to_be_visible()
 
 
+@pytest.mark.whole
 def test_a_click_with_shift_and_a_name_in_the_list_open_the_sandwich_too(spanned: Page):
     spanned.locator("#flame").click(position={"x": 30, "y": 17 * 2 + 8}, modifiers=["Shift"])
     expect(spanned.locator("#byView")).to_have_value("sandwich")
@@ -89,7 +90,9 @@ def test_a_click_with_shift_and_a_name_in_the_list_open_the_sandwich_too(spanned
 @pytest.mark.parametrize(
     ("typed", "said", "marked"),
     [
-        ("CGROUP", "1 of 3 functions, self 60.0 %", ["cgroup"]),
+        pytest.param(
+            "CGROUP", "1 of 3 functions, self 60.0 %", ["cgroup"], marks=pytest.mark.whole
+        ),
         ("/^(idle|mem_)/", "2 of 3 functions, self 80.0 %", ["mem_", "idle"]),
         ("nobody", "none of 3 functions", []),
     ],
@@ -161,7 +164,8 @@ def test_lanes_are_searched_by_name_at_every_width(plain: str, opened: Opened, w
     expect(page.locator("#lanesFound")).to_be_empty()
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.whole)])
+@pytest.mark.whole
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_pins_searches_and_views(
     plain: str, opened: Opened, scheme: str
 ):
