@@ -32,7 +32,7 @@ from sexton.model.rows.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
 from sexton.model.rows.net import NetDevice, Nic, NicQueue
 from sexton.model.rows.softirq import ProbeCost, SoftirqWait
 from sexton.model.text import seconds as duration
-from sexton.model.window import Batch, Key, Window
+from sexton.model.window import Batch, Columns, Key, Window
 from sexton.series.cores import core_series
 from sexton.series.overlap import Overlap
 from sexton.series.rates import F64, Run, Steps, runs, steps_of
@@ -320,7 +320,8 @@ def _silences(window: Window, share_percent: float) -> list[Silence]:
     series = core_series(window)
     if not served or series is None or not can_tell(window):
         return []
-    polls = steps_of(window.columns(SoftirqCount, ("net_rx",), lambda key: key[0] in served))
+    counts = list(window.columns(SoftirqCount, ("net_rx",), lambda key: key[0] in served))
+    polls = steps_of(counts)
     overlap = Overlap(series, polls.start, polls.end)
     found: list[Silence] = []
     for row, thing in enumerate(polls.things):
@@ -328,21 +329,33 @@ def _silences(window: Window, share_percent: float) -> list[Silence]:
         ran = polls.moved["net_rx"][row]
         silent = (ran == 0) & (overlap.system(core) >= share_percent)
         for run in runs(polls, silent[None]):
-            made = _silence(window, (core, served[core]), run, polls, ran)
+            since_boot = _counted(counts, core, run.start)
+            made = _silence(window, (core, served[core]), (run, since_boot), polls, ran)
             if made.is_starved or made.imaginable >= _IMAGINABLE:
                 found.append(made)
     return sorted(found, key=lambda silence: -silence.seconds)
 
 
+def _counted(pieces: Sequence[Columns], core: int, mono_s: float) -> float:
+    """Polls of a core since boot, by the last reading at or before a moment; 0 where unknown."""
+    for piece in reversed(pieces):
+        at = int(np.searchsorted(piece.mono, mono_s, "right")) - 1
+        if at >= 0:
+            row = piece.things.index((core,)) if (core,) in piece.things else None
+            return 0.0 if row is None else float(np.nan_to_num(piece.values["net_rx"][row, at]))
+    return 0.0
+
+
 def _silence(
-    window: Window, served: tuple[int, tuple[NicQueue, ...]], run: Run, polls: Steps, ran: F64
+    window: Window,
+    served: tuple[int, tuple[NicQueue, ...]],
+    what: tuple[Run, float],
+    polls: Steps,
+    ran: F64,
 ) -> Silence:
     core, queues = served
+    run, counted = what
     start, end = run.start, run.end
-    before = window.between(SoftirqCount, start, start)[:1]
-    counted = next(
-        (row.net_rx or 0 for batch in before for row in batch.rows if row.cpu == core), 0
-    )
     outside = (polls.end <= start) | (polls.start >= end)
     rates = np.nan_to_num(ran[outside]) / polls.seconds[outside]
     return Silence(

@@ -258,13 +258,13 @@ class SpanReader:
         """Readings from the last at or before `start` to the first at or after `end`."""
         having = [(reader, *reader.bounds(kind)) for reader in self.having(kind)]
         for reader, first, _ in reversed(having):
-            mono = self.inside(kind, reader).mono
-            if first <= start and len(mono) and mono[0] <= start:
+            mono = self.inside(kind, reader).mono if first <= start else np.empty(0)
+            if len(mono) and mono[0] <= start:
                 start = float(mono[np.searchsorted(mono, start, "right") - 1])
                 break
         for reader, _, last in having:
-            mono = self.inside(kind, reader).mono
-            if last >= end and len(mono) and mono[-1] >= end:
+            mono = self.inside(kind, reader).mono if last >= end else np.empty(0)
+            if len(mono) and mono[-1] >= end:
                 end = float(mono[np.searchsorted(mono, end)])
                 break
         return tuple(self.batches(kind, start, end))
