@@ -30,6 +30,7 @@ limit ends the command, a check skips one file.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -51,6 +52,8 @@ _MOST_FILES = 200_000
 #: What a process that is not confined reads at once, at most.
 _UNCONFINED_READ = 1 << 30
 
+#: Of mallopt(3).
+_ARENA_MAX = -8
 _SET_SECCOMP, _MODE_FILTER, _SET_NO_NEW_PRIVILEGES = 22, 2, 38
 #: The second flag keeps older kernels from slowing us down against Spectre v4 (since 4.17).
 _SET_MODE_FILTER, _ALL_THREADS, _FULL_SPEED = 1, 1, 4
@@ -125,6 +128,7 @@ def confine(limits: Limits, quiet: bool = False) -> None:
         return
     # Arrow's own pool reserves 1 GB at once, which counts as used; the system's is as fast here.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    _share_one_heap()
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_DATA, limits.memory_bytes)
     if limits.cpu_s is not None:
@@ -135,6 +139,15 @@ def confine(limits: Limits, quiet: bool = False) -> None:
     if missing and not quiet:
         print(f"sexton: {missing}; reading with limits on memory and time only", file=sys.stderr)
     _in_force = limits
+
+
+def _share_one_heap() -> None:
+    """Threads that read ahead would each have a heap of their own, and glibc keeps what is freed
+    in one of them from the others: 40 MB of the 480 that twelve hours took."""
+    import ctypes  # numpy loads it too
+
+    with contextlib.suppress(AttributeError):  # musl has one heap anyway
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 
 
 def largest_read() -> int:
