@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.model.rows.cpu import CoreTimes
-from sexton.model.window import Batch, Window
+from sexton.model.window import Batch, Window, columns_of
 from sexton.series.catalogue import CORE_STEAL
-from sexton.series.cores import CoreMeter, HeldSoFar, Hold, core_series
+from sexton.series.cores import PARTS, CoreMeter, HeldSoFar, Hold, core_series, from_columns
 from sexton.series.meter import series
 
 Parts = tuple[int, int, int]  # system, user, steal: milliseconds of a step
@@ -111,3 +111,18 @@ def test_stolen_time_is_a_share_of_what_the_core_was_given():
     assert metric.values.tolist() == cores.percent(cores.stolen).tolist()
     assert metric.values[0, 0] == pytest.approx(25.0)
     assert not math.isnan(metric.values[0, -1])
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_in_pieces_the_same_cores_are_known_as_in_one(cut: int):
+    """A recording comes in segments: the first may have one reading, and a core that goes."""
+    first, *rest = readings([[(0, 100, 0), (0, 100, 0), (0, 100, 0)]] * 4)
+    batches = [first, *(replace(batch, rows=batch.rows[:2]) for batch in rest)]
+
+    def cores(*parts: list[Batch[CoreTimes]]) -> list[int]:
+        pieces = (columns_of(part, CoreTimes, PARTS) for part in parts)
+        found = from_columns(piece for piece in pieces if piece is not None)
+        return [] if found is None else found.cores
+
+    assert cores(batches[:cut], batches[cut:]) == cores(batches) == [0, 1, 2]
+    assert cores(batches[:1]) == []

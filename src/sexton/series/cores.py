@@ -252,9 +252,9 @@ def core_series(window: Window) -> CoreSeries | None:
 def from_columns(pieces: Iterable[Columns]) -> CoreSeries | None:
     """The same of columns that come in pieces."""
     stepper = Stepper()
+    # A piece of one reading has no step, but may know a core that the others do not.
     parts = [from_steps(stepper.add(piece)) for piece in pieces]
-    parts = [part for part in parts if len(part.end)]
-    return _joined(parts) if parts else None
+    return _joined(parts) if any(len(part.end) for part in parts) else None
 
 
 def from_steps(steps: Steps) -> CoreSeries:
