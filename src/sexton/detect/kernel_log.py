@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sexton.detect.registry import missing
+from sexton.detect.witness import remembered
 from sexton.model.finding import Missing
 from sexton.model.rows.event import KernelEvent, KernelLog
 from sexton.model.text import count
@@ -115,12 +116,9 @@ class Reach(NamedTuple):
         return self.lost == 0 and (self.whole_boot or (self.seconds or 0.0) >= DAY_S)
 
 
+@remembered
 def reach(window: Window) -> Reach | None:
     """How far back the log was seen; `None` where it was not read."""
-    return window.keep("reach of the kernel log", lambda: _reach(window))
-
-
-def _reach(window: Window) -> Reach | None:
     if not window.read(KernelLog):
         return None
     logs = list(window.changes(KernelLog, ("oldest_mono_us", "lost", "origin")))

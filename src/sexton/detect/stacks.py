@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from sexton.detect.witness import remembered
 from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import ProcessCgroup
 from sexton.model.window import Window
@@ -19,15 +20,16 @@ def on_cores(
 ) -> tuple[StackCount, ...]:
     """What those cores were caught in between two moments (UNIX seconds)."""
     start, end = span[0] - SLACK_S, span[1] + SLACK_S
+    inside = {second for second, wall in _seconds(window).items() if start <= wall <= end}
     rows = window.latest(StackCount) or ()
-    walls = window.keep("seconds of stacks", lambda: _walls(window, rows))
-    inside = {second for second, wall in walls.items() if start <= wall <= end}
     return tuple(row for row in rows if row.second_mono in inside and str(row.cpu) in cores)
 
 
-def _walls(window: Window, rows: Iterable[StackCount]) -> dict[int, float]:
-    """The middle of each second in which stacks were taken, in UNIX seconds."""
-    return {second: window.wall(second + 0.5) for second in {row.second_mono for row in rows}}
+@remembered
+def _seconds(window: Window) -> dict[int, float]:
+    """The seconds in which stacks were taken, and the UNIX time of the middle of each."""
+    seconds = {row.second_mono for row in window.latest(StackCount) or ()}
+    return {second: window.wall(second + 0.5) for second in seconds}
 
 
 def hottest(rows: Collection[StackCount]) -> tuple[str, float] | None:

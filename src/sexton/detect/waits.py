@@ -329,8 +329,7 @@ def _silences(window: Window, share_percent: float) -> list[Silence]:
         ran = polls.moved["net_rx"][row]
         silent = (ran == 0) & (overlap.system(core) >= share_percent)
         for run in runs(polls, silent[None]):
-            since_boot = _counted(counts, core, run.start)
-            made = _silence(window, (core, served[core]), (run, since_boot), polls, ran)
+            made = _silence(window, (core, served[core]), run, (polls, ran), counts)
             if made.is_starved or made.imaginable >= _IMAGINABLE:
                 found.append(made)
     return sorted(found, key=lambda silence: -silence.seconds)
@@ -341,20 +340,21 @@ def _counted(pieces: Sequence[Columns], core: int, mono_s: float) -> float:
     for piece in reversed(pieces):
         at = int(np.searchsorted(piece.mono, mono_s, "right")) - 1
         if at >= 0:
-            row = piece.things.index((core,)) if (core,) in piece.things else None
-            return 0.0 if row is None else float(np.nan_to_num(piece.values["net_rx"][row, at]))
+            if (core,) not in piece.things:
+                return 0.0
+            return float(np.nan_to_num(piece.values["net_rx"][piece.things.index((core,)), at]))
     return 0.0
 
 
 def _silence(
     window: Window,
     served: tuple[int, tuple[NicQueue, ...]],
-    what: tuple[Run, float],
-    polls: Steps,
-    ran: F64,
+    run: Run,
+    polled: tuple[Steps, F64],
+    counts: Sequence[Columns],
 ) -> Silence:
     core, queues = served
-    run, counted = what
+    polls, ran = polled
     start, end = run.start, run.end
     outside = (polls.end <= start) | (polls.start >= end)
     rates = np.nan_to_num(ran[outside]) / polls.seconds[outside]
@@ -366,7 +366,7 @@ def _silence(
         packets=_packets(window, {row.nic for row in queues}, run),
         # The fewest and not the average, since traffic comes in bursts; two steps at the least.
         expected=float(rates.min()) * (end - start) if len(rates) > 1 else 0.0,
-        imaginable=counted / max(start, 1.0) * (end - start),
+        imaginable=_counted(counts, core, start) / max(start, 1.0) * (end - start),
         queues=queues,
     )
 
