@@ -73,12 +73,10 @@ def stretch_fixing(times: float = SLOWER) -> None:
     has to last before an apply stops by it, for its own steps cause that much here."""
     from sexton.cure import units as unit_states
     from sexton.cure import watchdog
-    from sexton.cure.remedies import remove_empty_cgroups
     from sexton.sources import services, sock_diag
 
     watchdog.OVER = watchdog.OVER._replace(default=watchdog.OVER.value * times)
     unit_states.ASK_S *= times
-    remove_empty_cgroups._ASK_S *= times
     asking: tuple[Any, ...] = (services.relations, sock_diag.read_sockets)
     for ask in asking:
         ask.__defaults__ = tuple(

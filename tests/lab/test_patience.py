@@ -93,11 +93,10 @@ def test_fixing_waits_longer_by_the_same_factor_too():
         """
 from lab.patience import stretch_fixing
 from sexton.cure import units, watchdog
-from sexton.cure.remedies import remove_empty_cgroups
 from sexton.sources import services, sock_diag
 def told():
     asking = (services.relations, sock_diag.read_sockets)
-    waits = units.ASK_S, remove_empty_cgroups._ASK_S, watchdog.OVER.value
+    waits = units.ASK_S, watchdog.OVER.value
     print(*waits, *(each.__defaults__[-1] for each in asking))
 told()
 stretch_fixing(100)
@@ -105,5 +104,5 @@ told()
 """,
     ).splitlines()
     expected = [100 * float(word) for word in before.split()]
-    assert len(expected) == 5
+    assert len(expected) == 4
     assert [float(word) for word in after.split()] == expected

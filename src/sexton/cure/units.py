@@ -45,11 +45,11 @@ from sexton.model.text import printable
 from sexton.sources.cgroupfs.layout import cgroup_mounts
 from sexton.sources.systemd.bus import SYSTEMD, Bus, Call, get, open_bus
 
-#: As long as systemctl itself waits: a fix is for nodes that are overloaded.
-ASK_S = 25.0
+#: For an answer of systemd on an overloaded node; less than `GRACE_S` of the lock.
+ASK_S = 10.0
 RELOAD_S = 60.0
 STOP_S = 90.0
-_PASSING_S = 10.0
+_PASSING_S = 5.0
 MASK_DIRECTORIES = ("/etc/systemd/system", "/etc/systemd/system.control")
 DROP_IN = "zz-sexton.conf"
 _WRITTEN = "# Written by sexton fix; sexton fix rollback removes it.\n"

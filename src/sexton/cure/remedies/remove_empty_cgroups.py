@@ -19,6 +19,7 @@ from fnmatch import fnmatchcase
 from shlex import quote
 from typing import Any, NamedTuple
 
+from sexton.cure import units
 from sexton.cure.protected import Rule, why_protected
 from sexton.cure.reclaim.count import Parent
 from sexton.cure.remedy import StepContext, nothing_to_undo, text_parameter
@@ -41,7 +42,6 @@ YOUNGEST_S = 600.0
 MOST_FOUND = 20_000
 STOP, REMOVE = "systemctl stop", "rmdir"
 _EMPTY_S = 2.0
-_ASK_S = 5.0
 _INIT = "/init.scope"
 RECLAIMS = False
 undo = nothing_to_undo
@@ -194,7 +194,7 @@ def _known_scopes(host: Host, names: list[str]) -> frozenset[str]:
     scopes = [name for name in names if UNIT_NAME.fullmatch(name)]
     if not scopes or not exists(host.files, MARK):
         return frozenset()
-    deadline = time.monotonic() + _ASK_S
+    deadline = time.monotonic() + units.ASK_S
     root, manager = "/org/freedesktop/systemd1", f"{SYSTEMD}.Manager"
     try:
         bus = open_bus(host, deadline)
