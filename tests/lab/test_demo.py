@@ -20,9 +20,12 @@ ROOT = Path(__file__).parents[2]
 DEMO = [sys.executable, "-m", "lab.demo"]
 
 
-def leftovers() -> list[str]:
+def leftovers() -> set[str]:
+    """Cgroups and mounts of demos: another checkout's may be there too."""
     top = read_layout(open_host()).mount_point
-    return [] if top is None else [p.name for p in Path(top).glob("sexton-demo-*")]
+    cgroups = set() if top is None else {path.name for path in Path(top).glob("sexton-demo-*")}
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    return cgroups | {line for line in mounts if "sexton-demo" in line}
 
 
 def number_in(text: str) -> int:
@@ -32,6 +35,7 @@ def number_in(text: str) -> int:
 @pytest.mark.alone
 @pytest.mark.root
 def test_the_verdict_turns_names_the_parent_and_turns_back():
+    there = leftovers()
     ended = subprocess.run(DEMO, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr
     parts = re.split(r"^── .*$", ended.stdout, flags=re.MULTILINE)
@@ -50,11 +54,12 @@ def test_the_verdict_turns_names_the_parent_and_turns_back():
     if max(number_in(before), number_in(after)) < 450:
         assert before.strip().startswith("HEALTHY")
         assert after.strip().startswith("HEALTHY")
-    assert leftovers() == []
+    assert leftovers() <= there
 
 
 @pytest.mark.root
 def test_ctrl_c_in_the_middle_leaves_nothing_behind():
+    there = leftovers()
     child = subprocess.Popen(
         DEMO, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -66,9 +71,7 @@ def test_ctrl_c_in_the_middle_leaves_nothing_behind():
     assert child.returncode == 130
     assert "interrupted" in rest
     assert "Traceback" not in rest
-    assert leftovers() == []
-    mounts = Path("/proc/self/mounts").read_text()
-    assert "sexton-demo" not in mounts
+    assert leftovers() <= there
 
 
 def test_without_root_a_recorded_run_is_shown_and_said_to_be_one():
