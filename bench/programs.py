@@ -23,6 +23,12 @@ _PATH = os.pathsep.join(
 )
 
 
+#: The shell first: the same engine without a browser's own windows, which are pages too and take
+#: as much CPU time as the one that is measured.
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+NO_CHROMIUM = "needs Chromium: apt-get install chromium-headless-shell"
+
+
 def find(name: str) -> str | None:
     """The full path of a program, or None where it is not installed."""
     return shutil.which(name, path=_PATH)

@@ -16,7 +16,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from typing import Any
 
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
+from bench.programs import CHROMIUM
 from bench.table import Measured, against_limit
 
 CATEGORIES = "devtools.timeline,disabled-by-default-devtools.timeline"
@@ -130,9 +130,7 @@ def measured(address: str, cores: bool) -> dict[str, Any]:
     """Opens the page twice: a server that has just begun, and one that has read everything."""
     result: dict[str, Any] = {"load": os.getloadavg()[0]}
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for name in ("first_picture_cold_ms", "first_picture_warm_ms"):
             page = browser.new_page(viewport={"width": 1366, "height": 768})
             page.goto(address)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from bench.programs import CHROMIUM, NO_CHROMIUM
 from bench.recorder.plan import Plan
 from bench.recorder.replay import generate
 from bench.table import Measured, against_limit, log
@@ -56,6 +56,4 @@ def _without_browser() -> str:
     """Why no page can be opened; empty where one can."""
     if importlib.util.find_spec("playwright") is None:
         return "needs playwright"
-    if shutil.which("chromium") is None:
-        return "needs chromium: apt-get install chromium"
-    return ""
+    return NO_CHROMIUM if CHROMIUM is None else ""

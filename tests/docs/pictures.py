@@ -18,8 +18,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from bench.programs import CHROMIUM
 from sexton.explorer.server.tour import INCIDENT
-from tests.support.browser import CHROMIUM
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 MOST_BYTES = 200_000

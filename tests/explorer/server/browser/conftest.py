@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
+from bench.programs import CHROMIUM, NO_CHROMIUM
 from tests.explorer.server.browser.looking import told_address
-from tests.support.browser import CHROMIUM
 
 INCIDENT = Path(__file__).parents[3] / "incidents/whole_chain-6.18-v1/recording"
 WATCH = """
@@ -28,11 +27,9 @@ expect.set_options(timeout=60_000)
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     if CHROMIUM is None:
-        pytest.skip("needs chromium: apt-get install chromium")
+        pytest.skip(NO_CHROMIUM)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium") or CHROMIUM, args=["--no-sandbox"]
-        )
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
 
