@@ -170,7 +170,7 @@ class RollingStacks:
         clear_trials(self.folder)
         rotation = self._rotation
         self._command = flags(rotation.hertz, rotation.segment_s, rotation.keep_files, self.folder)
-        self._launch()
+        self._launch(time.monotonic())
 
     def poll(self, spare: Container[str] = ()) -> list[Closed]:
         """Files closed since the last call, oldest first, those found at the start among the
@@ -232,9 +232,9 @@ class RollingStacks:
         self._again_s = None
         self._set_aside()
 
-    def _launch(self) -> None:
+    def _launch(self, now_s: float) -> None:
         self._running = start([*self._command, "-o", f"{self.folder}/{_OPEN}"], _CHILD_OPTIONS)
-        self._began_s = time.monotonic()
+        self._began_s = now_s
         self._again_s = None
 
     def _tend(self, now_s: float) -> None:
@@ -251,7 +251,7 @@ class RollingStacks:
                 self._bury(now_s, said or _disk_full(self.folder) or f"ended with {status}")
         elif self._again_s is not None and now_s >= self._again_s:
             try:
-                self._launch()
+                self._launch(now_s)
             except SourceError as error:  # perf was taken away meanwhile
                 self._lament(now_s, str(error))
 
