@@ -544,11 +544,12 @@ class _Work:
         """Size of a pass that frees about half of what may be left: once all zombies are gone, a
         pass only hits running cgroups, whose cache is evicted at gigabytes per second."""
         if self.parent.version == 2:
-            return float(after.bytes or 0) / 2
-        freed = (before.number or 0) - (after.number or 0)
-        left = after.number if after.bytes is None else after.bytes // PAGE
-        left = min(left or 0, after.number or 0)
-        return left / 2 * (result.cpu_s or result.seconds) / freed if freed > 0 else self._first
+            return self._first if after.bytes is None else after.bytes / 2
+        if before.number is None or after.number is None or after.number >= before.number:
+            return self._first
+        left = after.number if after.bytes is None else min(after.bytes // PAGE, after.number)
+        freed = before.number - after.number
+        return left / 2 * (result.cpu_s or result.seconds) / freed
 
 
 def _fell(before: Dying, after: Dying) -> bool:
