@@ -84,7 +84,9 @@ def detect(window: Window) -> Finding:
         if peak >= TAKEN.value and (stretches := high(start, end, mine, TAKEN.value, LASTING.value))
     ]
     if not taken:
-        most = (0.0, max(cores))
+        # A core that was read only once has no step.
+        known = np.flatnonzero(~np.isnan(share).all(axis=1))
+        most = (0.0, max(cores[row] for row in known.tolist()))
         for peak, core, row in sorted(zip(peaks, cores, range(len(cores)), strict=True))[::-1]:
             if peak >= max(most[0], 1e-9):
                 most = max(most, (highest(start, end, share[row], LASTING.value) or 0.0, core))
