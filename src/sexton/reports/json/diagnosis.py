@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sexton.detect.registry import title_of
 from sexton.model.chain import Chain, Coincidence, Contest, Link
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Evidence, Finding, Rows
@@ -62,6 +63,7 @@ def _node(node: Node | None) -> dict[str, Any] | None:
 def _finding(finding: Finding) -> dict[str, Any]:
     return {
         "id": finding.id,
+        "title": title_of(finding.id),
         "verdict": finding.verdict.value,
         "severity": finding.severity.value,
         "summary": finding.summary,

@@ -92,7 +92,7 @@ export class ChainView {
     button.setAttribute("type", "button");
     button.dataset.finding = finding.id;
     button.addEventListener("click", () => this.chosen(at));
-    const name = element("span", "id", finding.id.replaceAll("_", " "));
+    const name = element("span", "id", finding.title || finding.id);
     button.append(element("span", "number", String(at + 1)), name);
     if (finding.start && (finding.evidence || []).length) button.append(element("span", "when", clockText(finding.start)));
     button.append(element("span", "summary", finding.summary));
