@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sexton.replay.matrix import Matrix, matrix
+from sexton.replay.matrix import Matrix
 from sexton.store.runs import runs_of
 from sexton.store.schema import MONO
 
@@ -18,7 +18,7 @@ def table(*rows: tuple[float, int, float]) -> pa.Table:
 
 
 def of_cores(found: pa.Table, *wanted) -> Matrix:
-    return matrix(found, runs_of(found, ("cpu",)), ["value"], *wanted)
+    return Matrix(found, runs_of(found, ("cpu",)), *wanted)
 
 
 SEALED = [(at, cpu, 10 * cpu + at) for cpu in range(3) for at in (1.0, 2.0)]
@@ -42,7 +42,13 @@ def test_every_value_is_in_its_place_and_cores_are_in_order(rows):
     expected = np.full((3, len(made.mono)), np.nan)
     for at, cpu, value in rows:
         expected[cpu, made.mono.tolist().index(at)] = value
-    np.testing.assert_array_equal(made.values["value"], expected)
+    np.testing.assert_array_equal(made.values(["value"])["value"], expected)
+    for kept in ([], [0], [1, 3], [0, len(made.mono) - 1], range(len(made.mono))):
+        some = np.array([at for at in kept if at < len(made.mono)], np.int64)
+        found = made.values(["value", "unread"], some)
+        np.testing.assert_array_equal(found["value"], expected[:, some])
+        assert found["unread"].shape == (3, len(some))
+        assert np.isnan(found["unread"]).all()
 
 
 def test_readings_without_a_wanted_thing_are_there_too():
@@ -50,9 +56,11 @@ def test_readings_without_a_wanted_thing_are_there_too():
     made = of_cores(table(*rows), lambda key: key == (1,))
     assert made.things == [(1,)]
     assert made.mono.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
-    np.testing.assert_array_equal(made.values["value"], [[11, 12, np.nan, np.nan, np.nan]])
+    np.testing.assert_array_equal(
+        made.values(["value"])["value"], [[11, 12, np.nan, np.nan, np.nan]]
+    )
 
 
 def test_a_thing_that_is_there_twice_in_a_reading_is_taken_once():
     made = of_cores(table((1.0, 0, 5.0), (1.0, 1, 6.0), (1.0, 0, 7.0)))
-    assert (made.things, made.values["value"].tolist()) == ([(0,), (1,)], [[7.0], [6.0]])
+    assert (made.things, made.values(["value"])["value"].tolist()) == ([(0,), (1,)], [[7.0], [6.0]])

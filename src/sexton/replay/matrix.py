@@ -15,54 +15,91 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sexton.errors import StoreError
-from sexton.model.window import Key, Wanted, in_order
+from sexton.model.window import Wanted, in_order
 from sexton.sandbox import largest_read
-from sexton.store.arrays import floats, numbers
+from sexton.store.arrays import Array, floats, numbers, raw
 from sexton.store.runs import Runs
 from sexton.store.schema import MONO
 
 F64 = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 #: An hour is kept in some pieces of time. With more of them things come and go.
 _MOST_BLOCKS = 32
 
 
-class Matrix(NamedTuple):
-    """Some columns of one table: a row per thing, a column per reading that had rows."""
+class Matrix:
+    """Some rows of one table by thing and reading: `values` has a row for each of `things` and a
+    column for each moment of `mono`. Moments at which none of the wanted things was there count."""
 
-    mono: F64
-    things: list[Key]
-    values: dict[str, F64]
-
-
-def matrix(
-    found: pa.Table, runs: Runs, names: Sequence[str], wanted: Wanted | None = None
-) -> Matrix:
-    """A table by thing and reading; readings without a wanted thing are there too."""
-    mono = numbers(found.column(MONO))
-    distinct = dict.fromkeys(key for key in runs.things if wanted is None or wanted(key))
-    length = runs.lengths
-    blocks = _blocks(mono, runs.starts, length)
-    rows = {key: row for row, key in enumerate(in_order(distinct))}
-    thing = np.array([rows.get(key, -1) for key in runs.things], np.int64)
-    if blocks is None or any(_twice(thing[block.runs]) for block in blocks):
-        return _one_by_one(found, names, mono, (rows, np.repeat(thing, length)))
-    moments = np.concatenate([block.mono for block in blocks]) if blocks else mono
-    _bound(len(rows), len(moments), len(names))
-    made = {}
-    for name in names:
-        if name in found.column_names:
-            made[name] = _laid(floats(found.column(name)), blocks, (len(rows), thing))
+    def __init__(self, found: pa.Table, runs: Runs, wanted: Wanted | None = None) -> None:
+        self._found = found
+        self.mono: F64 = numbers(found.column(MONO))
+        distinct = dict.fromkeys(key for key in runs.things if wanted is None or wanted(key))
+        rows = {key: row for row, key in enumerate(in_order(distinct))}
+        self.things = list(rows)
+        thing = np.array([rows.get(key, -1) for key in runs.things], np.int64)
+        blocks = _blocks(self.mono, runs.starts, runs.lengths)
+        self._blocks: list[tuple[_Block, Ints]] | None = None
+        if blocks is None or any(_twice(thing[block.runs]) for block in blocks):
+            self._thing = np.repeat(thing, runs.lengths)
+            self.mono, self._at = np.unique(self.mono, return_inverse=True)
+        elif blocks:
+            self._blocks = [(block, thing[block.runs]) for block in blocks]
+            self.mono = np.concatenate([block.mono for block in blocks])
         else:
-            made[name] = np.full((len(rows), len(moments)), np.nan)
-    return Matrix(moments, list(rows), made)
+            self._blocks = []
 
+    def values(self, names: Sequence[str], kept: Ints | None = None) -> dict[str, F64]:
+        """These columns, NaN where there is no value; of the `kept` moments only, if given."""
+        number = len(self.mono) if kept is None else len(kept)
+        # A small file can hold things that were each read at other moments than all the rest.
+        whole = number if self._blocks is not None else len(self.mono)
+        if 8 * len(self.things) * whole * max(len(names), 1) > largest_read():
+            raise StoreError(f"{len(self.things):,} things at {whole:,} moments, too large")
+        made = {}
+        for name in names:
+            if name not in self._found.column_names:
+                made[name] = np.full((len(self.things), number), np.nan)
+            elif self._blocks is None:
+                made[name] = self._one_by_one(floats(self._found.column(name)), kept)
+            else:
+                made[name] = self._laid(*raw(self._found.column(name)), kept)
+        return made
 
-def _bound(things: int, moments: int, columns: int) -> None:
-    """A small file can hold things that were each read at other moments than all the rest."""
-    if 8 * things * moments * max(columns, 1) > largest_read():
-        raise StoreError(f"{things:,} things at {moments:,} moments, too large")
+    def _laid(self, column: Array, there: Bools | None, kept: Ints | None) -> F64:
+        """A column's blocks side by side, each thing in its row."""
+        every = np.arange(len(self.things))
+        parts = []
+        first = 0
+        for block, row in self._blocks or ():
+            last = first + len(block.mono)
+            some = None
+            if kept is not None:
+                some = kept[slice(*np.searchsorted(kept, (first, last)))] - first
+            first = last
+            if some is not None and not len(some):
+                continue
+            part = block.of(column, some).astype(np.float64)
+            if there is not None:
+                part[~block.of(there, some)] = np.nan
+            if not np.array_equal(row, every):
+                mine = np.flatnonzero(row >= 0)
+                laid = np.full((len(every), part.shape[1]), np.nan)
+                laid[row[mine]] = part[mine]
+                part = laid
+            parts.append(part)
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate(parts, axis=1) if parts else np.empty((len(every), 0))
+
+    def _one_by_one(self, column: F64, kept: Ints | None) -> F64:
+        """Each value put in its place: things come and go."""
+        made = np.full((len(self.things), len(self.mono)), np.nan)
+        mine = np.flatnonzero(self._thing >= 0)
+        made[self._thing[mine], self._at[mine]] = column[mine]
+        return made if kept is None else made[:, kept]
 
 
 class _Block(NamedTuple):
@@ -74,14 +111,16 @@ class _Block(NamedTuple):
     start: Ints
     together: bool
 
-    def of(self, column: F64) -> F64:
-        """A column's values, a row per run."""
+    def of(self, column: Array, some: Ints | None = None) -> Array:
+        """A column's values, a row per run; at some of its moments, if given."""
         number = len(self.mono)
         if self.together:
             first = int(self.start[0])
-            return column[first : first + number * len(self.start)].reshape(-1, number)
-        found: F64 = column[self.start[:, None] + np.arange(number)]
-        return found
+            found = column[first : first + number * len(self.start)].reshape(-1, number)
+            return found if some is None else found[:, some]
+        at = self.start[:, None] + (np.arange(number) if some is None else some)
+        apart: Array = column[at]
+        return apart
 
 
 def _blocks(mono: F64, starts: Ints, length: Ints) -> list[_Block] | None:
@@ -111,39 +150,3 @@ def _twice(thing: Ints) -> bool:
     """Is a thing that is wanted there twice?"""
     wanted = thing[thing >= 0]
     return len(np.unique(wanted)) < len(wanted)
-
-
-def _laid(column: F64, blocks: Sequence[_Block], what: tuple[int, Ints]) -> F64:
-    """A column's blocks side by side, each thing in its row; NaN where it was not there."""
-    number, thing = what
-    every = np.arange(number)
-    made: list[F64] = []
-    for block in blocks:
-        row = thing[block.runs]
-        if np.array_equal(row, every):
-            made.append(block.of(column))
-            continue
-        part = np.full((number, len(block.mono)), np.nan)
-        wanted = np.flatnonzero(row >= 0)
-        kept = block._replace(start=block.start[wanted], together=False)
-        part[row[wanted]] = kept.of(column)
-        made.append(part)
-    if len(made) == 1:
-        return made[0]
-    return np.concatenate(made, axis=1) if made else np.empty((number, 0))
-
-
-def _one_by_one(
-    found: pa.Table, names: Sequence[str], mono: F64, what: tuple[dict[Key, int], Ints]
-) -> Matrix:
-    """Each value put in its place."""
-    rows, thing = what
-    moments, at = np.unique(mono, return_inverse=True)
-    _bound(len(rows), len(moments), len(names))
-    kept = np.flatnonzero(thing >= 0)
-    made = {}
-    for name in names:
-        made[name] = np.full((len(rows), len(moments)), np.nan)
-        if name in found.column_names:
-            made[name][thing[kept], at[kept]] = floats(found.column(name))[kept]
-    return Matrix(moments, list(rows), made)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.window import Key, Wanted
-from sexton.replay.matrix import matrix
+from sexton.replay.matrix import Matrix
 from sexton.replay.span import Span
 from sexton.store.arrays import coded, numbers
 from sexton.store.recording import Segment
@@ -162,7 +162,8 @@ class SegmentReader:
     def columns(
         self, kind: type[Row], names: Sequence[str], wanted: Wanted | None, near: Near = None
     ) -> Piece | None:
-        """Its part of a table as columns, `near` at least; `None` where its file cannot be read."""
+        """Its part of a table as columns; `None` where its file cannot be read. The times are of
+        what was read, the values only of the readings in `near`."""
         found = None
         if self.segment.rows(kind):
             found = self.rows(kind, names, wanted, near)
@@ -172,25 +173,29 @@ class SegmentReader:
         if found is None or (not found[0].num_rows and len(listed.mono)):
             mono = listed.mono[listed.rows > 0] if found is not None else np.empty(0)
             times = self.times(kind, mono)
-            return Piece(times, [], {name: np.empty((0, len(times.mono))) for name in names})
-        try:
-            made = matrix(*found, names, wanted)
-        except StoreError as error:
-            self.segment.report(f"{self.segment.name}/{table(kind)}: {error}")
-            return None
+            number = len(times.mono) if near is None else int(within(times.mono, near).sum())
+            return Piece(times, [], {name: np.empty((0, number)) for name in names})
+        made = Matrix(*found, wanted)
         mono = made.mono
         if wanted is not None:  # other things may have been there when none of the wanted was
             mono = np.union1d(mono, listed.mono[listed.rows > 0])
         times = self.times(kind, mono)
-        if len(times.mono) == len(made.mono):
-            return Piece(times, made.things, made.values)
-        spread = {}
+        kept = None if near is None else np.flatnonzero(within(times.mono, near))
+        try:
+            if len(times.mono) == len(made.mono):
+                return Piece(times, made.things, made.values(names, kept))
+            every = made.values(names)
+        except StoreError as error:
+            self.segment.report(f"{self.segment.name}/{table(kind)}: {error}")
+            return None
         place = np.searchsorted(times.mono, made.mono)
         if not np.array_equal(times.mono[place[place < len(times.mono)]], made.mono):
             return None  # neither the list of readings nor the rows tell when they were read
-        for name, value in made.values.items():
-            spread[name] = np.full((len(made.things), len(times.mono)), np.nan)
-            spread[name][:, place] = value
+        spread = {}
+        for name, value in every.items():
+            laid = np.full((len(made.things), len(times.mono)), np.nan)
+            laid[:, place] = value
+            spread[name] = laid if kept is None else laid[:, kept]
         return Piece(times, made.things, spread)
 
     def rows(
@@ -305,11 +310,15 @@ def _wanted_rows(
     return pa.concat_tables(parts), joined(every)
 
 
+def within(mono: F64, near: Sequence[Interval]) -> Bools:
+    """Which of these moments lie in one of the intervals."""
+    edges = np.array(near).reshape(-1, 2)
+    place = np.searchsorted(edges[:, 0], mono, "right") - 1
+    made: Bools = (place >= 0) & (mono <= np.append(edges[:, 1], -inf)[place])
+    return made
+
+
 def inside(mono: F64, span: Span, near: Near) -> Bools:
     """Which of these moments lie in the span, and near enough."""
     mask: Bools = (mono >= span.start[0]) & (mono <= span.end[0])
-    if near is not None:
-        edges = np.array(near).reshape(-1, 2)
-        place = np.searchsorted(edges[:, 0], mono, "right") - 1
-        mask &= (place >= 0) & (mono <= np.append(edges[:, 1], -inf)[place])
-    return mask
+    return mask if near is None else mask & within(mono, near)

@@ -42,6 +42,11 @@ class Span:
     def holds(self, mono_s: float) -> bool:
         return self.start[0] <= mono_s <= self.end[0]
 
+    def overlap(self, part: tuple[float, float]) -> tuple[float, float] | None:
+        """What of an interval of monotonic time lies in it."""
+        start, end = max(part[0], self.start[0]), min(part[1], self.end[0])
+        return (start, end) if start <= end else None
+
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:

@@ -130,6 +130,8 @@ class SpanReader:
         if wanted is not None and near is None:
             yield from self._few(kind, tuple(names), wanted)
             return
+        if near is not None:
+            near = [part for part in map(self.span.overlap, near) if part is not None]
         places = [at for at in self._places(kind) if near is None or self._touches(at, kind, near)]
         yield from self._pieces(kind, names, wanted, (places, near))
 
@@ -177,7 +179,7 @@ class SpanReader:
                 continue
             times, kept = joins.add(at, piece.times, near)
             found = piece.values
-            if len(kept) < len(piece.times.mono):
+            if near is None and len(kept) < len(piece.times.mono):
                 found = {name: value[:, kept] for name, value in found.items()}
             width = max(_MOST_CELLS // max(len(piece.things) * len(names), 1), _LEAST_READINGS)
             for start in range(0, len(kept), width):

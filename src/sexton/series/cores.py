@@ -267,15 +267,21 @@ def from_steps(steps: Steps) -> CoreSeries:
             found += moved[name] / 1000
         return found
 
+    def known_part(names: Sequence[str]) -> F64:
+        """The same where a part that is unknown counts nothing."""
+        every = [moved[name] for name in names]
+        return sum(np.where(np.isnan(one), 0.0, one) for one in every) / 1000  # type: ignore[return-value]
+
     user, system, softirq = part(USER), part(SYSTEM), part(SOFTIRQ)
     needed = user + system + softirq  # NaN where one of them is unknown
-    known = ~np.isnan(needed)
-    wait = sum(np.nan_to_num(moved[name]) for name in WAIT) / 1000
-    spent = needed + wait + sum(np.nan_to_num(moved[name]) for name in IDLE) / 1000
+    wait = known_part(WAIT)
+    spent = needed + wait + known_part(IDLE)
     lost = (spent >= ENOUGH * seconds) & (spent < WHOLE * seconds)
     given = np.where(lost, spent, seconds)
-    stolen = moved["steal_ms"] / 1000
-    parts = (np.where(known, array, np.nan) for array in (user, system, softirq, wait, stolen))
+    parts = [user, system, softirq, wait, moved["steal_ms"] / 1000]
+    unknown = np.isnan(needed)
+    if unknown.any():
+        parts = [np.where(unknown, np.nan, array) for array in parts]
     cores = [int(thing[0]) for thing in steps.things]  # type: ignore[call-overload]
     return CoreSeries(
         steps.start,

@@ -115,9 +115,10 @@ class Stepper:
 
     def _moved(self, value: F64, follows: npt.NDArray[np.bool_]) -> F64:
         moved: F64 = np.diff(value, axis=1)
-        if not self._may_fall:
-            moved[moved < 0] = np.nan
-        moved[:, ~follows[1:]] = np.nan
+        if not self._may_fall and (fell := moved < 0).any():
+            moved[fell] = np.nan
+        if not follows[1:].all():
+            moved[:, ~follows[1:]] = np.nan
         return moved
 
 

@@ -51,11 +51,16 @@ def numbers(column: Column, absent: float = -1) -> Array:
     return np.where(there, found.astype(signed, copy=False), np.array(absent).astype(signed))
 
 
-def floats(column: Column) -> npt.NDArray[np.float64]:
-    """A column of numbers, NaN where there is none."""
+def raw(column: Column) -> tuple[Array, npt.NDArray[np.bool_] | None]:
+    """A column of numbers as it lies there, and which of them are known; `None` if all are."""
     array = whole(column)
     there = known(array)
-    found = array.to_numpy(zero_copy_only=False) if there is None else _data(array)
+    return array.to_numpy(zero_copy_only=False) if there is None else _data(array), there
+
+
+def floats(column: Column) -> npt.NDArray[np.float64]:
+    """A column of numbers, NaN where there is none."""
+    found, there = raw(column)
     made: npt.NDArray[np.float64] = found.astype(np.float64)
     if there is not None:
         made[~there] = np.nan
@@ -89,8 +94,7 @@ def values(column: Column, rows: Ints | None = None) -> list[Any]:
         words.append(None)  # which is the one at -1
         return [words[code] for code in _some(which, rows).tolist()]
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        there = known(array)
-        found = array.to_numpy(zero_copy_only=False) if there is None else _data(array)
+        found, there = raw(array)
         made: list[Any] = _some(found, rows).tolist()
         if there is not None:
             for at in np.flatnonzero(~_some(there, rows)).tolist():

@@ -58,8 +58,10 @@ _GAP_S = 10.0
 _JUMP_S = 1.0
 #: Rows of one table in memory at a time. The systemd unit has 300 MB; a row takes some 40 bytes.
 _MOST_ROWS = 600_000
-#: Numbers in lists, one per core, of one table at a time: whoever asks for a moment decodes some
-#: minutes of them and not the hour.
+#: Large tables are cut by time, so that a question about some seconds decodes some minutes and not
+#: the hour: after a quarter of an hour with so many rows, and after so many numbers in lists, of
+#: which an interrupt has one per core.
+_CUT_S, _CUT_ROWS = 900.0, 25_000
 _MOST_LISTED = 500_000
 #: Rows in a row group. Readers decode row groups one by one or in parallel.
 _GROUP_ROWS = 1 << 18
@@ -257,10 +259,11 @@ def _row_groups(name: str, group: Sequence[_Sealed]) -> Iterator[pa.Table]:
 
 
 def _parts(name: str, group: Sequence[_Sealed]) -> Iterator[list[pa.Table]]:
-    """A table of each segment, in lists of about `_MOST_ROWS` rows or `_MOST_LISTED` numbers."""
+    """A table of each segment, in lists that are cut by time and are not too large for memory."""
     kind = tables().get(name)
     coded = ("table",) if name == READING else () if kind is None else texts_of(kind)
     parts: list[pa.Table] = []
+    since_s = group[0].manifest["start"][0]
     for segment in group:
         try:
             source = open_table(segment.path, name, segment.manifest, coded)
@@ -269,9 +272,11 @@ def _parts(name: str, group: Sequence[_Sealed]) -> Iterator[list[pa.Table]]:
         except (OSError, StoreError, pa.ArrowException) as error:
             raise _Damaged(segment, str(error).split("\n")[0]) from None
         rows, listed = sum(part.num_rows for part in parts), sum(map(_listed, parts))
-        if rows >= _MOST_ROWS or listed >= _MOST_LISTED:
+        until_s = segment.manifest["end"][0]
+        is_long = until_s - since_s >= 0.95 * _CUT_S and rows >= _CUT_ROWS
+        if is_long or rows >= _MOST_ROWS or listed >= _MOST_LISTED:
             yield parts
-            parts = []
+            parts, since_s = [], until_s
     if parts:
         yield parts
 
