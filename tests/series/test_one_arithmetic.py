@@ -14,7 +14,7 @@ NO_READINGS = {
     "cli/profile/capture.py": "times of samples",
     "cli/profile/info.py": "samples of two flame graphs of one capture",
     "cli/profile/timeline.py": "times of samples",
-    "cli/screen/frame.py": "widths of a screen",
+    "cli/screen.py": "widths of a screen",
     "explorer/files/capture.py": "columns and shares of a picture, all of the same moment",
     "explorer/files/profile.py": "keys of cells, packed for a page",
     "explorer/server/tour.py": "spans of a page",

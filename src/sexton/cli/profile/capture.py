@@ -1,4 +1,4 @@
-"""What the subcommands of `profile` share: opening a capture, filters, times, and output."""
+"""What the subcommands of `profile` share: opening a capture, filters, times and output."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import os
 import re
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from sexton.cli.options import add_json_format
 from sexton.cli.output import colour, width, write_whole
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
+    from sexton.model.profile import Flame
     from sexton.profile.opened import Opened
     from sexton.profile.select import Selection
     from sexton.reports.text.heat import Terminal
@@ -70,18 +72,15 @@ def add_range(parser: argparse.ArgumentParser) -> None:
     span.add_argument("--to", dest="end", metavar="TIME", help="end of the range, exclusive")
 
 
-def open_capture(args: argparse.Namespace) -> Opened:
-    """Open the files of the command line; every failure is one line."""
-    return open_files(args, args.files)
-
-
-def open_files(args: argparse.Namespace, files: list[str]) -> Opened:
+def open_capture(args: argparse.Namespace, files: list[str] | None = None) -> Opened:
+    """Open `files`, by default all of the command line; every failure is one line."""
     from os.path import exists
     from pathlib import Path
 
     from sexton.cli.options import need_recorder
     from sexton.cli.progress import working
 
+    files = args.files if files is None else files
     if any("\0" in file for file in (*files, *args.symbols, args.kallsyms or "")):
         raise CommandError("NUL byte in a path")
     _require_existing(files)
@@ -240,6 +239,16 @@ def event_of(args: argparse.Namespace, found: Opened) -> str | None:
     return name
 
 
+def add_picture(parser: argparse.ArgumentParser, formats: tuple[str, ...]) -> None:
+    """``--format``, ``--json``, ``--icicle`` and ``--out``."""
+    parser.add_argument(
+        "--format", choices=formats, help="default: by --out's extension, else text"
+    )
+    add_json_format(parser)
+    parser.add_argument("--icicle", action="store_true", help="SVG: root at the top")
+    add_out(parser)
+
+
 def add_out(parser: argparse.ArgumentParser, required: bool = False) -> None:
     parser.add_argument(
         "--out", metavar="FILE", required=required, help="write to FILE (mode 0600)"
@@ -265,6 +274,25 @@ def capture_of(found: Opened) -> Capture:
     end_ns = None if span is None else span[1]
     events = tuple(event.name for event in found.events)
     return Capture(found.facts, times, end_ns, cache(lambda: found.samples), events)
+
+
+def data_of(
+    args: argparse.Namespace, found: Opened, selection: Selection, flame: Flame
+) -> dict[str, Any]:
+    """Data of the explorer's page for the samples that the options select."""
+    from sexton.cli.profile.heatmap import heats_of
+    from sexton.explorer.files.profile import Chosen, Samples, capture_data
+    from sexton.model.text import printable
+
+    span = found.span_ns or (0, 0)
+    start = span[0] if selection.start_ns is None else max(selection.start_ns, span[0])
+    end = span[1] + 1 if selection.end_ns is None else min(selection.end_ns, span[1] + 1)
+    timed = found.span_ns is not None and end > start
+    heats = heats_of(found, args, start, end) if timed else ()
+    samples = Samples(heats, found.profiles(start, end) if timed else (), flame, found.hertz)
+    return capture_data(
+        capture_of(found), samples, Chosen(selection, printable(arguments_of(args)))
+    )
 
 
 def no_samples(found: Opened) -> CommandError:

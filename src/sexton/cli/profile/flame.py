@@ -16,12 +16,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.options import add_json_format
 from sexton.cli.profile.capture import (
     add_files,
     add_filters,
-    add_out,
+    add_picture,
     capture_of,
+    data_of,
     deliver,
     encoded,
     no_samples,
@@ -57,12 +57,7 @@ EXTENSIONS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
     add_filters(parser)
-    parser.add_argument(
-        "--format", choices=FORMATS, help="default: by --out's extension, else text"
-    )
-    add_json_format(parser)
-    parser.add_argument("--icicle", action="store_true", help="SVG: root at the top")
-    add_out(parser)
+    add_picture(parser, FORMATS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -116,7 +111,6 @@ def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) ->
     else:
         words = words_of(args, capture, flame)
         if chosen == "html":
-            from sexton.cli.profile.page import data_of
             from sexton.explorer.files.profile import flame_html
 
             data = data_of(args, found, selection_of(args, found), flame)

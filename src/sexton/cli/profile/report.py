@@ -16,6 +16,7 @@ from sexton.cli.profile.capture import (
     add_files,
     add_out,
     capture_of,
+    data_of,
     deliver_text,
     event_of,
     open_capture,
@@ -41,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cli.profile.page import data_of
     from sexton.cli.progress import working
     from sexton.explorer.files.profile import Report, report_html
     from sexton.profile.select import Selection
