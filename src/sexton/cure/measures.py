@@ -1,4 +1,4 @@
-"""What a fix has to improve, measured in the same way before and after.
+"""What a fix must improve, measured in the same way before and after.
 
 Each measure is a number or absent: what could not be measured is not zero. Rates are over the whole
 window, so ten seconds before can be compared with ten minutes after.
@@ -35,11 +35,9 @@ def measure(
 ) -> dict[str, float]:
     """All measures that the window allows."""
     found: dict[str, float] = {SECONDS: window.seconds}
-    counted = dying_over(window)
-    if counted:
+    if counted := dying_over(window):
         found[DYING] = float(counted[-1][1])
-    rate = slope(counted)
-    if rate is not None:
+    if (rate := slope(counted)) is not None:
         found[SLOPE] = rate * 60
     busy = core_shares(window)
     for core in cores:
@@ -85,8 +83,8 @@ def core_shares(window: Window) -> dict[int, float]:
 
 
 def _throttled(window: Window) -> float | None:
-    """Milliseconds per second that cgroups were throttled; 0 if none has a quota. Cgroups of which
-    that is unknown are left out; unknown if there are no others."""
+    """Milliseconds per second that cgroups were throttled; 0 if none has a quota. Leaves out
+    cgroups without a reading; `None` if there are no others."""
     batches = window.batches(CgroupThrottle)
     if batches is None:
         return None

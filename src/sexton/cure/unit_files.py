@@ -241,14 +241,12 @@ def entry_from_json(value: Mapping[str, Any]) -> Entry:
     return entry
 
 
-def unit_entries(
-    names: Iterable[str], directories: Iterable[str] = UNIT_DIRECTORIES
-) -> list[Entry]:
+def unit_entries(names: Iterable[str]) -> list[Entry]:
     """All entries of a unit with these names; directories come before their contents."""
     wanted = frozenset(names)
     found: list[Entry] = []
     size = 0
-    for directory in directories:
+    for directory in UNIT_DIRECTORIES:
         for path in _paths(directory, wanted):
             entry = read_entry(path)
             if entry is None:  # removed meanwhile

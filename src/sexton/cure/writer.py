@@ -33,7 +33,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 from sexton.cure.unit_files import (
     DIRECTORY,
@@ -287,12 +287,9 @@ class LiveWriter:
             _readable_errors(path),
             open_parent(path) as (parent, name),
             _atomic(name, parent) as new,
+            os.fdopen(os.open(new, _CREATE, 0o600, dir_fd=parent), "wb") as stream,
         ):
-            descriptor = os.open(new, _CREATE, 0o600, dir_fd=parent)
-            try:
-                _fill(descriptor, content, like or Entry(path, FILE))
-            finally:
-                os.close(descriptor)
+            _fill(stream, content, like or Entry(path, FILE))
 
     def make_link(self, path: str, target: str, like: Entry | None = None) -> None:
         self._require_unit_path(path)
@@ -303,7 +300,10 @@ class LiveWriter:
         ):
             os.symlink(target, new, dir_fd=parent)
             if like is not None:
-                _set_owner_and_time(new, parent, like)
+                os.chown(new, like.uid, like.gid, dir_fd=parent, follow_symlinks=False)
+                if like.mtime_ns:
+                    times = (like.mtime_ns, like.mtime_ns)
+                    os.utime(new, ns=times, dir_fd=parent, follow_symlinks=False)
 
     def make_directory(self, path: str, like: Entry | None = None) -> None:
         if path not in self._directories:
@@ -399,8 +399,7 @@ class DryWriter:
     actions: list[DryAction] = field(default_factory=list)
 
     def write_control(self, path: str, value: str, limits: WriteLimits) -> WriteResult:  # noqa: ARG002
-        components(path)
-        self.actions.append(DryAction("write control file", path, value))
+        self._record("write control file", path, value)
         return WriteResult("dry run", 0, 0.0, 0.0)
 
     def remove_cgroup(self, path: str) -> None:
@@ -468,10 +467,10 @@ def _sweep(name: str, parent: int) -> str:
     return temporary
 
 
-def _fill(descriptor: int, content: bytes, like: Entry) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(descriptor, left) :]
+def _fill(stream: BinaryIO, content: bytes, like: Entry) -> None:
+    stream.write(content)
+    stream.flush()
+    descriptor = stream.fileno()
     os.fchown(descriptor, like.uid, like.gid)
     os.fchmod(descriptor, like.mode)
     for name, value in like.attributes.items():
@@ -479,13 +478,6 @@ def _fill(descriptor: int, content: bytes, like: Entry) -> None:
     if like.mtime_ns:
         os.utime(descriptor, ns=(like.mtime_ns, like.mtime_ns))
     os.fsync(descriptor)
-
-
-def _set_owner_and_time(name: str, parent: int, like: Entry) -> None:
-    os.chown(name, like.uid, like.gid, dir_fd=parent, follow_symlinks=False)
-    if like.mtime_ns:
-        times = (like.mtime_ns, like.mtime_ns)
-        os.utime(name, ns=times, dir_fd=parent, follow_symlinks=False)
 
 
 @contextlib.contextmanager

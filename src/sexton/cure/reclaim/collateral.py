@@ -32,7 +32,7 @@ MOST_SIBLINGS = 2_000
 MOST_NAMES = 50_000
 ACCEPT = "--accept-collateral"
 _SWAPS = "/proc/swaps"
-#: The rest is what per-CPU counters have not yet added up.
+#: The rest is in per-CPU counters that are not added up yet.
 _ALMOST_ALL = 0.9
 _V1_PARTS = ("cache", "shmem", "rss", "swap")
 _V1 = frozenset((*_V1_PARTS, *(f"total_{part}" for part in _V1_PARTS)))
@@ -53,7 +53,7 @@ class Sibling(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What the dead below a parent hold: cache, anonymous memory and tmpfs; the last as `shmem`."""
+    """Memory charged to zombies below a parent: cache, anonymous and tmpfs; the last is `shmem`."""
 
     total_bytes: int
     shmem_bytes: int
@@ -86,7 +86,7 @@ class Collateral:
 
     @property
     def only_tmpfs(self) -> bool:
-        """Whether reclaim cannot free the dead: almost all they hold is tmpfs, and no swap."""
+        """Whether reclaim cannot free the zombies: nearly all their memory is tmpfs without swap."""
         if self.held is None or self.swap_total_bytes or not self.held.shmem_bytes:
             return False
         return self.held.shmem_bytes >= _ALMOST_ALL * self.held.total_bytes
@@ -238,7 +238,7 @@ def _swapped(host: Host, directory: str, uncounted: int | None) -> int | None:
 
 
 def _whole(host: Host, parent: Parent) -> dict[str, int] | None:
-    """The parent's own `memory.stat`; `None` where reading it could take long."""
+    """The parent's own `memory.stat`; `None` if reading it could take long."""
     try:
         if parent.version == 2 and not _is_small(host, parent.directory, parent.path):
             return None
@@ -257,7 +257,7 @@ def _own(parent: Parent, found: dict[str, int], uncounted: int | None) -> Siblin
 
 
 def _held(parent: Parent, found: dict[str, int], live: Iterable[Sibling]) -> Held | None:
-    """What is charged below the parent and to nothing that lives."""
+    """Memory charged below the parent, minus that of live cgroups."""
     if parent.version == 2:
         total, shmem = found.get("file", 0) + found.get("anon", 0), found.get("shmem", 0)
     else:

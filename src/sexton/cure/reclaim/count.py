@@ -31,8 +31,8 @@ _MOST_SETTLE_S = 3.0
 
 
 class Dying(NamedTuple):
-    """`number` is `None` if unknown (v1 in a cgroup namespace); `bytes` is what zombies hold and
-    `live_bytes` what the parent's live children hold, `None` without counters. `scope` says
+    """Dying cgroups. `number` is `None` if unknown (v1 in a cgroup namespace); `bytes` are charged
+    to zombies and `live_bytes` to the parent's live children, `None` without counters. `scope`:
     whether `number` covers the parent or the node."""
 
     number: int | None
@@ -91,7 +91,7 @@ def gauge(host: Host, parent: Parent) -> int | None:
 
 
 def dying(host: Host, parent: Parent) -> Dying:
-    """The count as of now."""
+    """The current count."""
     held, live = _held(host, parent)
     if parent.version == 2:
         return Dying(_counted(host, parent), held, live, PARENT, "cgroup.stat")

@@ -1,8 +1,8 @@
 """Remove empty live cgroups: scopes and containers whose directories were left behind.
 
-They are not zombies, but the kernel walks them too. One that systemd knows is
-stopped as a unit; any other is removed by `rmdir`, which the kernel refuses if a process is in it.
-Its own pages are reclaimed first: a cgroup removed with pages still charged to it becomes a zombie.
+They are not zombies, but the kernel walks them too. One that systemd knows is stopped as a unit;
+any other is removed by `rmdir`, which the kernel refuses if a process is in it. Its pages are
+reclaimed first: a cgroup removed with pages still charged to it becomes a zombie.
 
 Only scopes and containers without children and processes are removed, and only if certainly older
 than `YOUNGEST_S` (a directory's times may be newer than the directory, never older). Undo cannot
