@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sexton.cure.journal import (
     COMPLETE,
@@ -30,15 +30,13 @@ from sexton.cure.lock import hold_lock
 from sexton.cure.preconditions import Probes, satisfies, why_unmet
 from sexton.cure.protected import Rule
 from sexton.cure.remedy import StepContext, detail_lines, remedy
+from sexton.cure.watchdog import Watchdog
 from sexton.cure.writer import Writer
 from sexton.errors import CommandError, SourceError
 from sexton.host.host import Host
 from sexton.model.plan import Criterion, Plan, Step
 from sexton.model.text import printable
 from sexton.model.text import seconds as duration
-
-if TYPE_CHECKING:
-    from sexton.cure.watchdog import Watchdog
 
 #: Older evidence must be gathered again: an hour is enough to read and review a plan.
 STALE_S = 3600.0
@@ -63,10 +61,10 @@ class FixContext:
     host: Host
     writer: Writer
     state: State
-    watch: Callable[[float], Watchdog]
     rules: tuple[Rule, ...] = ()
     progress: Callable[[str], None] = print
     dry: bool = False
+    watch: Callable[[Host, float], Watchdog] = Watchdog
 
 
 @dataclass(slots=True)
@@ -137,7 +135,7 @@ def apply(plan: Plan, fix: FixContext, max_seconds: float, only: Sequence[str] =
         if reasons:
             _log(fix, "refused", plan, reasons=reasons)
             raise Refused(reasons)
-        watch = fix.watch(max_seconds)
+        watch = fix.watch(fix.host, max_seconds)
         try:
             watch.settle(SETTLE_S)
             return _Apply(plan, fix, probes, watch, steps_of(plan, only)).run(bool(only))

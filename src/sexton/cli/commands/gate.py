@@ -77,16 +77,8 @@ def run(args: argparse.Namespace) -> int:
     from sexton.prevent.gate import builtin_text
 
     if args.print_policy:
-        others = (
-            args.root,
-            args.policy,
-            args.agents,
-            args.format,
-            args.out,
-            args.seconds,
-            args.kubelet_out,
-        )
-        if any(item is not None for item in others):
+        others = ("root", "policy", "agents", "format", "out", "seconds", "kubelet_out")
+        if any(getattr(args, name) is not None for name in others):
             raise CommandError("--print-policy cannot be combined with other options")
         sys.stdout.write(builtin_text())
         return 0

@@ -50,17 +50,12 @@ def run(args: argparse.Namespace) -> int:
 
         return watch(args.root, args.seconds, as_json=args.json)
 
-    import sys
-
     from sexton.reports.text.zombies import tally, zombies_json, zombies_text
 
     window = _sampled(args) if args.archive is None else read_archived(args.archive)[0]
     found = tally(window)
-    if args.json:
-        output.print_json(zombies_json(found))
-    else:
-        width = output.width()
-        sys.stdout.write(zombies_text(found, window, width, colour=output.colour()))
+    text = zombies_text(found, window, output.width(), colour=output.colour())
+    output.print_result(args, zombies_json(found), text)
     return 0 if found.counted else 3
 
 

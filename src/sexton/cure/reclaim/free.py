@@ -55,8 +55,6 @@ from sexton.sources.cgroupfs.estimate import PAGE
 from sexton.sources.cores import Spared, off_the_nic
 
 Progress = Callable[[str], None]
-FORCE_EMPTY = "memory.force_empty"
-RECLAIM = "memory.reclaim"
 NO_SWAP = "swappiness=0"
 STUCK = "the rest cannot be reclaimed"
 #: Passes between two counts.
@@ -342,7 +340,7 @@ def refused(found: Collateral, accept_collateral: bool) -> str | None:
 
 def reclaim_file(host: Host, parent: Parent) -> str:
     """The control file for reclaim; `CommandError` if this kernel has none."""
-    name = FORCE_EMPTY if parent.version == 1 else RECLAIM
+    name = parent.reclaim_file
     if not exists(host.files, f"{parent.directory}/{name}"):
         advice = "only drop_caches or a reboot can free them"
         since = "" if parent.version == 1 else " (added in 5.19)"
