@@ -86,8 +86,8 @@ class StepDone:
 
 @dataclass(slots=True)
 class Applied:
-    """Result of an apply. `why` is empty if every step was done; whether each had its effect is
-    another question: see `unproven` and `unread`."""
+    """Result of an apply. `why` is empty if every step was done; `unproven` and `unread` list the
+    effects that are missing or unknown."""
 
     run: str
     steps: list[StepDone] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 ``/var/lib/sexton-fix`` (root only, 0700)::
 
-    lock               who may act now (`sexton.cure.lock`)
+    lock               held while a fix runs (`sexton.cure.lock`)
     audit.log.jsonl    every decision: refused, begun, done, undone, verified, by whom; dry runs too
     runs/ID.jsonl      one apply, journalled step by step
 

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 from sexton.cure.journal import State
 from sexton.errors import CommandError
@@ -69,10 +68,8 @@ def _locked(path: str, content: bytes) -> Iterator[None]:
 
 
 def _refusal(content: bytes) -> str:
-    holder: dict[str, Any] = {}
     try:
-        parsed = json.loads(content)
-        holder = parsed if isinstance(parsed, dict) else {}
+        holder = json.loads(content)
         left = float(holder["until"]) - time.time()
         text = f"process {int(holder['pid'])} holds the lock ({printable(str(holder['doing']))})"
     except (ValueError, KeyError, TypeError):

@@ -7,7 +7,6 @@ window, so ten seconds before can be compared with ten minutes after.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from sexton.detect.leak import comparable_counts
 from sexton.detect.resets import in_window as resets_in
@@ -104,8 +103,3 @@ def _reclaim(window: Window) -> float | None:
         return None
     moved = paging.between(readings[0], readings[-1])
     return None if moved.by_tasks is None else moved.by_tasks / moved.seconds
-
-
-def plain(found: dict[str, float]) -> dict[str, Any]:
-    """Rounded for a plan, so that the same window gives the same text."""
-    return {name: round(value, 3) for name, value in found.items()}

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sexton.cure import measures
 from sexton.cure.preconditions import Probes
@@ -127,7 +128,8 @@ def make_plan(diagnosis: Diagnosis, window: Window, context: PlanContext) -> Pla
             draft.notes.append(f"{found.summary}: {check.plan_note}")
     saturated = problems.get(saturated_core.NAME)
     cores = [int(name) for name in saturated.entities.get("core", ())] if saturated else []
-    baseline = measures.plain(measures.measure(window, cores, draft.stopped))
+    measured = measures.measure(window, cores, draft.stopped)
+    baseline: dict[str, Any] = {name: round(value, 3) for name, value in measured.items()}
     baseline["cores"] = " ".join(map(str, cores))
     return Plan(
         node=probes.read("hostname"),
@@ -236,8 +238,11 @@ def _need(draft: _Draft, unit: str) -> str:
     subject = draft.context.needs.get(unit)
     if subject is None or subject.verdict is not Need.NEEDED:
         return ""
-    reasons = "; ".join(f"{reason.what}: {reason.value}" for reason in subject.reasons[:2])
-    return f"it is needed here ({reasons}). Fix the unit: journalctl -u {unit} -n 50"
+    return f"it is needed here ({_reasons(subject)}). Fix the unit: journalctl -u {unit} -n 50"
+
+
+def _reasons(subject: Subject) -> str:
+    return "; ".join(f"{reason.what}: {reason.value}" for reason in subject.reasons[:2])
 
 
 def _pattern(draft: _Draft, finding: Finding, unit: str) -> str:
@@ -250,8 +255,7 @@ def _pattern(draft: _Draft, finding: Finding, unit: str) -> str:
         parts.append("it exits cleanly, so this may be intended")
     subject = draft.context.needs.get(unit)
     if subject is not None and subject.verdict is Need.UNNEEDED:
-        reasons = "; ".join(f"{reason.what}: {reason.value}" for reason in subject.reasons[:2])
-        parts.append(f"nothing here needs it ({reasons})")
+        parts.append(f"nothing here needs it ({_reasons(subject)})")
     elif subject is None or subject.verdict is Need.UNKNOWN:
         parts.append("unknown whether anything here needs it (sexton audit)")
     return "; ".join(parts)

@@ -16,7 +16,7 @@ appears complete or not at all. Paths are opened component by component without 
 Why a child: ``echo 0 >memory.force_empty`` and ``memory.reclaim`` work inside `write`, on one core,
 for an unbounded time; the kernel checks for signals only between two passes (mem_cgroup_force_empty
 and user_proactive_reclaim in mm/memcontrol*.c, mm/vmscan.c). The child is niced, kept off the NIC's
-cores, dies with its parent, and is killed at its deadline or as soon as the caller says stop. After
+cores, dies with its parent, and is killed at its deadline or when the caller stops it. After
 the kill it still finishes its current pass, which `WriteResult.seconds` includes. A second thread
 in the child can interrupt the write after a given CPU time, which limits `force_empty`, a file that
 takes no amount. CPU time is what counts, because `force_empty` first waits for other cores to drain

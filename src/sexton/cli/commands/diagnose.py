@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     if args.recording is not None:
         diagnosis = _recorded(args)
     else:
-        diagnosis, window = _seen(args)
+        diagnosis, window = _sampled(args)
     if args.json:
         from sexton.reports.json.diagnosis import diagnosis_json
 
@@ -111,7 +111,7 @@ def _check(args: argparse.Namespace) -> None:
         check_archive(args)
 
 
-def _seen(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
+def _sampled(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
     from sexton.explain.diagnosis import diagnose
 
     seen = read_archived(args.archive) if args.archive is not None else watch(args, "diagnose")

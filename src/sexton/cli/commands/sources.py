@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         window = sampler.run(0)
     states = dict(window.states)
     for manager in window.latest(ServiceManager) or ():
-        if manager.name != "systemd":  # useful to detectors; for people it means: not here
+        if manager.name != "systemd":  # a row for detectors; for people systemd is absent
             why = f"no systemd: PID 1 is {printable(manager.name)}"
             state = states["systemd.units"]
             states[state.id] = SourceState(state.id, state.path, "absent", why)

@@ -26,7 +26,7 @@ _TIME = "seconds from the start, or a clock time"
 _TIME_FORMS = (
     "use 12.5 (seconds from the start), 10:15:30, 2026-11-15T10:15:00Z or 20m (before the end)"
 )
-#: A longer range of numbers is a typing error.
+#: A longer range of numbers is a typo.
 _MOST_NUMBERS = 65_536
 
 
@@ -227,7 +227,7 @@ def parse_pattern(text: str | None, option: str) -> re.Pattern[str] | None:
 
 
 def event_of(args: argparse.Namespace, found: Opened) -> str | None:
-    """The event of `--event`. Without it all are added up, and a problem line says so."""
+    """The event of `--event`. Without it all are added up, and a problem line reports that."""
     name: str | None = args.event
     known = [event.name for event in found.events]
     if name is None and len(known) > 1:
@@ -264,7 +264,7 @@ def terminal() -> Terminal:
 
 
 def capture_of(found: Opened) -> Capture:
-    """What every report says about the capture itself."""
+    """Facts about the capture, for the head of every report."""
     from functools import cache
 
     from sexton.reports.text.profile_head import Capture, Times

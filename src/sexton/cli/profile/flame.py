@@ -103,11 +103,9 @@ def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) ->
         return exported(chosen, flame, about_of(capture, found.hertz))
     if chosen == "text":
         from sexton.reports.text.flame import flame_lines
-        from sexton.reports.text.profile_head import shortfalls
 
         width = min(max(terminal().width, 60), 160) if args.out is None else 100
-        lines = [*flame_lines(flame, width), *shortfalls(capture, width)]
-        text = "\n".join([f" {about(args, capture)}", "", *lines, ""])
+        text = report_text(args, capture, flame_lines(flame, width), width)
     else:
         words = words_of(args, capture, flame)
         if chosen == "html":
@@ -133,6 +131,15 @@ def words_of(args: argparse.Namespace, capture: Capture, flame: Flame) -> Words:
         note.append(f"{flame.samples / flame.core_seconds:,.1f} per core-second")
     note.append(lost(capture.facts))
     return Words(about(args, capture), " · ".join(sentence for sentence in note if sentence))
+
+
+def report_text(
+    args: argparse.Namespace, capture: Capture, lines: Iterable[str], width: int
+) -> str:
+    """A report with its title, and what is missing from the capture."""
+    from sexton.reports.text.profile_head import shortfalls
+
+    return "\n".join([f" {about(args, capture)}", "", *lines, *shortfalls(capture, width), ""])
 
 
 def about(args: argparse.Namespace, capture: Capture) -> str:

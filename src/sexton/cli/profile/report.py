@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compared(found: Opened, spike: Spike, event: str | None) -> Compared | None:
-    """The spike against the minute before it, or after it where there is none, on its cores."""
+    """The spike compared with the minute before it, else after it, on the same cores."""
     from sexton.explorer.files.page import Part
     from sexton.explorer.files.profile import Compared
     from sexton.profile.difference import Side, difference

@@ -93,7 +93,7 @@ class PresetRule(NamedTuple):
 
 
 def first_boot(tree: UnitTree) -> bool:
-    """Will systemd treat the next boot as the first one?"""
+    """Whether systemd will treat the next boot as the first one."""
     if tree.has("/etc/machine-id") is False:
         return True
     return (tree.text("/etc/machine-id", 4096) or "").strip() == "uninitialized"
@@ -128,14 +128,14 @@ def parse_presets(text: str) -> list[PresetRule]:
 
 
 def preset_allows(rules: Sequence[PresetRule], unit: str) -> bool:
-    """Would a preset enable this unit?"""
+    """Whether presets enable this unit."""
     return next((rule.enable for rule in rules if fnmatchcase(unit, rule.pattern)), True)
 
 
 class Enabled:
     """The units that will be started; `unseen` lists what could not be followed.
 
-    `version` is what a running systemd says it is; without it the tree's files decide.
+    `version` is reported by a running systemd; without it, the tree's files show it.
     """
 
     def __init__(self, tree: UnitTree, version: str | None = None) -> None:

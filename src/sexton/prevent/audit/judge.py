@@ -112,13 +112,10 @@ class Judge:
         against = [answer.reason for answer in self._answers(usable, name) if answer.holds]
         # An image has no users to look for: only conditions marked as sufficient for an image
         # count, and only conditions that its files can answer block the verdict.
-        blocked = [answer for answer in needed if answer.holds is None] if live else []
-        if not live:
-            blocked = [
-                answer
-                for answer, condition in zip(needed, agent.needed, strict=True)
-                if answer.holds is None and not condition.live_only
-            ]
+        blocked = any(
+            answer.holds is None and (live or not condition.live_only)
+            for answer, condition in zip(needed, agent.needed, strict=True)
+        )
         if against and not blocked:
             absent = [
                 replace(answer.reason, what=f"ruled out: {answer.reason.what}")
@@ -198,7 +195,7 @@ def _hinted(enabled: EnabledUnit | None, agent: Agent | None) -> tuple[Fault, ..
 
 
 def check_condition(condition: Condition, context: Context, unit: str) -> Answer:
-    """Does the condition hold?"""
+    """Whether the condition holds."""
     if condition.live_only and not context.seen.live:
         what = _LIVE_FACTS[condition.kind]
         return Answer(None, Reason(condition.why, f"an image does not show {what}", "not seen"))

@@ -325,7 +325,7 @@ class UnitTree:
         return found[:MOST_UNITS]
 
     def has(self, path: str) -> bool | None:
-        """Does the path exist? `None` if unknown."""
+        """Whether the path exists; `None` if unknown."""
         try:
             return exists(self.files, path)
         except SourceError:
@@ -416,7 +416,7 @@ class UnitTree:
 
 
 def is_unit(name: str) -> bool:
-    """Is this a valid unit name?"""
+    """Whether it is a valid unit name."""
     return _UNIT.fullmatch(name) is not None
 
 

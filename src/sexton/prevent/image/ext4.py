@@ -397,7 +397,7 @@ class Ext4Files:
 
 
 def is_root(files: Ext4Files) -> bool:
-    """Does it look like a root file system, not like /boot or a data disk?"""
+    """Whether it looks like a root file system, not like /boot or a data disk."""
     try:
         names = set(files.names("/"))
     except SourceError:

@@ -230,7 +230,7 @@ def _fits(node: Node, kind: str) -> bool:
 
 
 def _quoting_fix(node: Node, kind: str, path: tuple[str, ...]) -> Fix | None:
-    """If only quotes are missing, or superfluous."""
+    """The fix if only quotes are missing or superfluous."""
     value = node.value
     if kind == STRING and isinstance(value, int | float) and not isinstance(value, bool):
         return Fix("set", path, f'"{value}"')
