@@ -64,8 +64,6 @@ NO_READINGS = {
 ALLOWED = {
     "cure/reclaim/collateral.py": {
         "cache - shmem": "two fields of one reading",
-        "found.get('file', 0) - shmem": "two fields of one reading",
-        "found.get('total_cache', 0) - shmem": "two fields of one reading",
         "int(words[-3]) - int(words[-2])": "two fields of one reading",
     },
     "cure/reclaim/cost.py": {

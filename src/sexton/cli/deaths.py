@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sexton.cli.output import moves
+from sexton.cli.output import has_cursor
 from sexton.detect.deaths import GRACE
 from sexton.errors import CommandError
 from sexton.host.host import open_host
@@ -144,7 +144,7 @@ def _follow(sampler: Sampler, limit_s: float | None, *, as_json: bool) -> int:
     sampler.read_due(began)
     _require_trace(sampler.window())
     first = _dying(sampler.window())
-    screen = moves(sys.stdout) and not as_json
+    screen = has_cursor(sys.stdout) and not as_json
     if not as_json:
         now = "" if first is None else f"; {count(first, 'zombie')} now"
         print(f"tracing removed memory cgroups (not processes){now}; Ctrl-C to stop", flush=True)
@@ -178,7 +178,7 @@ def _print_new(sampler: Sampler, ledger: Ledger, seen_s: float, *, as_json: bool
     lost = sum(row.lost for batch in gaps for row in batch.rows)
     events.sort(key=lambda event: event.mono_ns)
     now_s = batches[-1].mono_s if batches else seen_s
-    clear = _CLEAR if moves(sys.stdout) and not as_json else ""
+    clear = _CLEAR if has_cursor(sys.stdout) and not as_json else ""
     for outcome in ledger.feed(events, now_s):
         print(clear + (_as_json(outcome, window) if as_json else _line(outcome, window)))
     if lost:

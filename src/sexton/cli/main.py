@@ -90,7 +90,7 @@ def command() -> NoReturn:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from sexton.cli import parent
 
-    status = parent.run_in_child(_run_main) if parent.is_wanted(sys.argv[1:]) else _run_main()
+    status = parent.run_in_child(_run_main) if parent.needs_child(sys.argv[1:]) else _run_main()
     os._exit(status)
 
 

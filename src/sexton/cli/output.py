@@ -1,6 +1,6 @@
 """Output of the commands: standard streams, which may be closed, full or ASCII only, and files.
 
-`width`, `colour` and `moves` describe the terminal. A file is written completely or not at all.
+`width`, `colour` and `has_cursor` describe the terminal. A file is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def _encoding_given() -> bool:
     return bool(os.environ.get("PYTHONIOENCODING")) or os.environ.get("PYTHONUTF8") == "1"
 
 
-def moves(stream: TextIO) -> bool:
+def has_cursor(stream: TextIO) -> bool:
     """Whether it is a terminal with a movable cursor, so that a line can be overwritten."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def colour() -> bool:
     """Whether to use colours on standard output; decided only here (no-color.org)."""
-    return moves(sys.stdout) and not os.environ.get("NO_COLOR")
+    return has_cursor(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
 def width() -> int:

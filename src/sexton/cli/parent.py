@@ -40,7 +40,7 @@ _SET_PARENT_DEATH_SIGNAL = 1
 _ENDS_S = 0.5
 
 
-def is_wanted(arguments: Sequence[str]) -> bool:
+def needs_child(arguments: Sequence[str]) -> bool:
     """Whether the command may hang in the kernel, or crash on what it reads.
 
     A recorder started by init or a service manager must stay its main process.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sexton.cli.output import moves
+from sexton.cli.output import has_cursor
 
 _CLEAR = "\r\x1b[K"
 _BAR = 20
@@ -28,7 +28,7 @@ def _bar(share: float) -> str:
 @contextmanager
 def countdown(total_s: float, doing: str = "watching") -> Iterator[Callable[[float], None] | None]:
     """A progress bar, cleared at the end; `None` without a terminal."""
-    if not moves(sys.stderr) or total_s < 2:
+    if not has_cursor(sys.stderr) or total_s < 2:
         yield None
         return
 
@@ -45,7 +45,7 @@ def countdown(total_s: float, doing: str = "watching") -> Iterator[Callable[[flo
 @contextmanager
 def steps(doing: str) -> Iterator[Callable[[int, int], None] | None]:
     """For work in steps: call the tick with (done, total); shown after two seconds."""
-    if not moves(sys.stderr):
+    if not has_cursor(sys.stderr):
         yield None
         return
     started = shown = time.monotonic()
@@ -86,7 +86,7 @@ def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] |
                 _show(f"{before}{note['detail']}\n")
             printed_s = max(printed_s, note["wall_s"])
 
-    if not moves(sys.stderr):
+    if not has_cursor(sys.stderr):
         print(f"sexton: recording into {place}", file=sys.stderr)
         yield lambda status: print_new(status, "sexton: ")
         return
@@ -117,7 +117,7 @@ def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] |
 @contextmanager
 def working(doing: str, after_s: float = 2.0) -> Iterator[None]:
     """For work of unknown length: shows the elapsed time after two seconds."""
-    if not moves(sys.stderr):
+    if not has_cursor(sys.stderr):
         yield
         return
     import threading

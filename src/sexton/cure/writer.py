@@ -266,7 +266,7 @@ class LiveWriter:
             *_, name = self._cgroup_parts(path)
             if name not in CONTROL_FILES:
                 raise CommandError(f"{printable(path)}: not an allowed control file; refused")
-        with _readable_errors(path), open_parent(path) as (parent, name):
+        with _parent_of(path) as (parent, name):
             # No O_CREAT and no O_TRUNC: this kernel has the file or it does not.
             descriptor = os.open(
                 name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY, dir_fd=parent
@@ -278,14 +278,13 @@ class LiveWriter:
 
     def remove_cgroup(self, path: str) -> None:
         self._cgroup_parts(path)
-        with _readable_errors(path), open_parent(path) as (parent, name):
+        with _parent_of(path) as (parent, name):
             os.rmdir(name, dir_fd=parent)
 
     def write_file(self, path: str, content: bytes, like: Entry | None = None) -> None:
         self._require_unit_path(path)
         with (
-            _readable_errors(path),
-            open_parent(path) as (parent, name),
+            _parent_of(path) as (parent, name),
             _atomic(name, parent) as new,
             os.fdopen(os.open(new, _CREATE, 0o600, dir_fd=parent), "wb") as stream,
         ):
@@ -293,11 +292,7 @@ class LiveWriter:
 
     def make_link(self, path: str, target: str, like: Entry | None = None) -> None:
         self._require_unit_path(path)
-        with (
-            _readable_errors(path),
-            open_parent(path) as (parent, name),
-            _atomic(name, parent) as new,
-        ):
+        with _parent_of(path) as (parent, name), _atomic(name, parent) as new:
             os.symlink(target, new, dir_fd=parent)
             if like is not None:
                 os.chown(new, like.uid, like.gid, dir_fd=parent, follow_symlinks=False)
@@ -308,7 +303,7 @@ class LiveWriter:
     def make_directory(self, path: str, like: Entry | None = None) -> None:
         if path not in self._directories:
             self._require_unit_path(path)
-        with _readable_errors(path), open_parent(path) as (parent, name):
+        with _parent_of(path) as (parent, name):
             os.mkdir(name, 0o755, dir_fd=parent)
             if like is not None:
                 os.chmod(name, like.mode, dir_fd=parent)
@@ -324,7 +319,7 @@ class LiveWriter:
     def remove_directory(self, path: str) -> None:
         if path not in self._directories or not path.endswith(".control"):
             self._require_unit_path(path)
-        with _readable_errors(path), open_parent(path) as (parent, name):
+        with _parent_of(path) as (parent, name):
             os.rmdir(name, dir_fd=parent)
             os.fsync(parent)
 
@@ -357,7 +352,7 @@ class LiveWriter:
             raise CommandError(f"{printable(path)}: {expected.kind} no longer exists")
         if not same_content(found, expected):
             raise CommandError(f"{printable(path)}: changed since; not removed")
-        with _readable_errors(path), open_parent(path) as (parent, name):
+        with _parent_of(path) as (parent, name):
             os.unlink(name, dir_fd=parent)
             os.fsync(parent)
 
@@ -376,7 +371,7 @@ class LiveWriter:
         for mount in cgroup_mounts(self._host):
             top = components(mount.mount_point)
             if parts[: len(top)] == top and len(parts) > len(top):
-                with _readable_errors(path), open_parent(path) as (parent, _):
+                with _parent_of(path) as (parent, _):
                     if os.fstat(parent).st_dev != os.stat(mount.mount_point).st_dev:
                         continue  # another file system is mounted over it
                 return parts[len(top) :]
@@ -481,10 +476,11 @@ def _fill(stream: BinaryIO, content: bytes, like: Entry) -> None:
 
 
 @contextlib.contextmanager
-def _readable_errors(path: str) -> Iterator[None]:
-    """Turn `OSError` into a one-line `CommandError`."""
+def _parent_of(path: str) -> Iterator[tuple[int, str]]:
+    """The opened parent directory and the last name; an `OSError` becomes a `CommandError`."""
     try:
-        yield
+        with open_parent(path) as found:
+            yield found
     except OSError as error:
         why = {
             errno.EEXIST: "already exists; not changed",

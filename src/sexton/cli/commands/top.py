@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
     interval = max(args.interval, 0.1)
     with Sampler(open_host(args.root), _sources(interval)) as sampler:
-        if output.moves(sys.stdout) and not args.json:
+        if output.has_cursor(sys.stdout) and not args.json:
             _live(sampler, interval, args.frames)
         else:
             _print(sampler, interval, args.frames or 1, as_json=args.json)

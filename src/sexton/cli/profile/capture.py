@@ -319,7 +319,7 @@ def emit(parts: Iterable[bytes], out: str | None) -> None:
     write_whole(out, parts)
 
 
-def encoded(text: str, out: str | None) -> bytes:
+def encode(text: str, out: str | None) -> bytes:
     """Files are UTF-8; standard output (no `out`, or ``-``) has the encoding of its terminal."""
     if out is None or out == "-":
         return text.encode(sys.stdout.encoding, sys.stdout.errors or "strict")

@@ -22,7 +22,7 @@ from sexton.cli.profile.capture import (
     add_picture,
     capture_of,
     deliver,
-    encoded,
+    encode,
     open_capture,
     parse_span,
     selection_of,
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     for name, counts in zip(names, (found.before, found.after), strict=True):
         if not counts.sum():
             raise CommandError(f"{name}: no samples match")
-    deliver(_made(chosen, args, captures, (found, names)), args.out)
+    deliver(_render(chosen, args, captures, (found, names)), args.out)
     return 1 if bool((found.q <= SIGNIFICANT).any()) else 0
 
 
@@ -90,7 +90,7 @@ def _sides(args: argparse.Namespace) -> tuple[tuple[Side, Side], list[Capture], 
     )
 
 
-def _made(
+def _render(
     chosen: str,
     args: argparse.Namespace,
     captures: Sequence[Capture],
@@ -125,4 +125,4 @@ def _made(
             from sexton.reports.svg.flame_svg import Words, flame_svg
 
             text = flame_svg(difference_boxes(found), Words(title, note), args.icicle)
-    return [encoded(text, args.out if chosen == "text" else "")]
+    return [encode(text, args.out if chosen == "text" else "")]

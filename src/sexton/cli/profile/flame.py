@@ -23,7 +23,7 @@ from sexton.cli.profile.capture import (
     capture_of,
     data_of,
     deliver,
-    encoded,
+    encode,
     no_samples,
     open_capture,
     selection_of,
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         flame = found.flame(selection)
     if not flame.samples:
         raise no_samples(found)
-    deliver(_made(chosen, args, found, flame), args.out)
+    deliver(_render(chosen, args, found, flame), args.out)
     return 0
 
 
@@ -93,14 +93,14 @@ def format_of(args: argparse.Namespace, known: tuple[str, ...]) -> str:
     return chosen
 
 
-def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) -> Iterable[bytes]:
+def _render(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) -> Iterable[bytes]:
     from sexton.reports.svg.flame_picture import boxes_of
 
     capture = capture_of(found)
     if chosen in ("folded", "speedscope", "pprof", "json"):
-        from sexton.cli.profile.export import about_of, exported
+        from sexton.cli.profile.export import about_of, export_flame
 
-        return exported(chosen, flame, about_of(capture, found.hertz))
+        return export_flame(chosen, flame, about_of(capture, found.hertz))
     if chosen == "text":
         from sexton.reports.text.flame import flame_lines
 
@@ -117,7 +117,7 @@ def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) ->
             from sexton.reports.svg.flame_svg import flame_svg
 
             text = flame_svg(boxes_of(flame), words, args.icicle)
-    return [encoded(text, args.out if chosen == "text" else "")]
+    return [encode(text, args.out if chosen == "text" else "")]
 
 
 def words_of(args: argparse.Namespace, capture: Capture, flame: Flame) -> Words:

@@ -117,13 +117,13 @@ def _page(args: argparse.Namespace, found: Opened, kind: str) -> str:
 
 
 def _picture(found: Opened, args: argparse.Namespace, columns: int) -> Heatmap:
-    picture = drawn(found, args, args.kind, columns)
+    picture = heatmap_of(found, args, args.kind, columns)
     if not (picture.values >= 0).any():
         raise no_samples(found)
     return picture
 
 
-def drawn(found: Opened, args: argparse.Namespace, kind: HeatmapKind, columns: int) -> Heatmap:
+def heatmap_of(found: Opened, args: argparse.Namespace, kind: HeatmapKind, columns: int) -> Heatmap:
     """The heatmap of the range and filters on the command line."""
     from sexton.profile.heatmap import heatmap
 

@@ -22,7 +22,7 @@ from sexton.cli.profile.capture import (
     open_capture,
     range_of,
 )
-from sexton.cli.profile.spikes import add_search, exit_of, look_for
+from sexton.cli.profile.spikes import add_search, exit_of, find_spikes
 
 if TYPE_CHECKING:
     from sexton.explorer.files.profile import Compared
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from sexton.profile.select import Selection
 
     found = open_capture(args)
-    spikes = look_for(args, found)
+    spikes = find_spikes(args, found)
     start, end = range_of(args, found)
     selection = Selection(start_ns=start, end_ns=end, event=event_of(args, found))
     with working("drawing"):

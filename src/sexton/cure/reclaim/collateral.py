@@ -211,12 +211,13 @@ def _sibling(host: Host, parent: Parent, child: str, split: bool, uncounted: int
     if not split or (parent.version == 2 and not _is_small(host, directory, path)):
         return Sibling(path, total, None, None, None, uncounted)
     found = _memory_stat(host, directory, path)
-    cache, anon, shmem = map(found.get, _BELOW[parent.version])
+    cache_name, anon_name, shmem_name = _BELOW[parent.version]
+    cache, shmem = found.get(cache_name, 0), found.get(shmem_name, 0)
     if parent.version == 2:
         swap = _swapped(host, directory, uncounted)
     else:
         swap = found.get("total_swap", uncounted)  # present only if swap is accounted
-    return Sibling(path, total, (cache or 0) - (shmem or 0), anon, shmem or 0, swap)
+    return Sibling(path, total, cache - shmem, found.get(anon_name), shmem, swap)
 
 
 def _memory_stat(host: Host, directory: str, path: str) -> dict[str, int]:

@@ -327,7 +327,7 @@ def _less(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else max(0, before - after)
 
 
-def refused(found: Collateral, accept_collateral: bool) -> str | None:
+def why_refused(found: Collateral, accept_collateral: bool) -> str | None:
     """Why nothing may be freed there; `None` if it may."""
     reasons = refusals(found)
     if not reasons or accept_collateral:
@@ -356,7 +356,7 @@ def free(
     before = read_collateral(host, path, limits.protected)
     parent = before.parent
     name = reclaim_file(host, parent)
-    reason = refused(before, limits.accept_collateral)
+    reason = why_refused(before, limits.accept_collateral)
     if reason is not None:
         raise CommandError(reason)
     spared = off_the_nic(host)

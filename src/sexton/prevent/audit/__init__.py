@@ -39,7 +39,7 @@ def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = 
     starting = {unit.name for unit in enabled.units if unit.at_boot}
     judge = Judge(Context(host.files, seen, _running(seen) | starting), tuple(protected))
     names = _judged(enabled.units, seen)
-    by_name |= {name: enabled.running(name) for name in names if name not in by_name}
+    by_name |= {name: enabled.manual(name) for name in names if name not in by_name}
     problems, unread = _kubelet(host)
     place = host.root
     if window is not None:

@@ -197,7 +197,7 @@ def _hinted(enabled: EnabledUnit | None, agent: Agent | None) -> tuple[Fault, ..
 def check_condition(condition: Condition, context: Context, unit: str) -> Answer:
     """Whether the condition holds."""
     if condition.live_only and not context.seen.live:
-        what = _LIVE_FACTS[condition.kind]
+        what = _LIVE_FACTS.get(condition.kind, "the hardware it will run on")
         return Answer(None, Reason(condition.why, f"an image does not show {what}", "not seen"))
     try:
         answer = _CHECKS[condition.kind](condition, context, unit)
@@ -310,16 +310,11 @@ _CHECKS: dict[str, Callable[[Condition, Context, str], Answer]] = {
     "vendor": _vendor,
     "other_vendor": _vendor,
 }
-#: What an image cannot show, by kind of condition.
+#: What an image cannot show, by kind of condition; for files it is the hardware.
 _LIVE_FACTS = {
     "workload": "what will run on it",
     "clients": "its clients",
     "connections": "its connections",
     "vendor": "the machine it will run on",
     "other_vendor": "the machine it will run on",
-    "file": "the hardware it will run on",
-    "holds": "the hardware it will run on",
-    "lacking": "the hardware it will run on",
-    "lacking_like": "the hardware it will run on",
-    "unit": "units",
 }
