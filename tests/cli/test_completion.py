@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.cli.completion import bash, fish, zsh
+from sexton.cli.commands.completion import SCRIPTS
 from sexton.cli.main import VERBS
 from sexton.cli.tree import all_commands
 from tests.support.cli import ENVIRONMENT, sexton
@@ -33,8 +33,8 @@ TYPED = [
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     (tmp_path / "file with blank.txt").touch()
-    for module in (bash, zsh, fish):
-        (tmp_path / module.__name__.rpartition(".")[2]).write_text(module.script())
+    for shell, script in SCRIPTS.items():
+        (tmp_path / shell).write_text(script())
     return tmp_path
 
 
@@ -128,16 +128,15 @@ def _until(descriptor: int, mark: bytes) -> bytes:
 
 
 def test_every_command_and_every_option_is_in_each_script() -> None:
-    scripts = {module.__name__: module.script() for module in (bash, zsh, fish)}
-    for name, script in scripts.items():
+    for name, make in SCRIPTS.items():
+        script = make()
         for command in all_commands():
             for option in command.options:
                 long = option.option_strings[-1]
                 assert (f"-l {long[2:]}" if name.endswith("fish") else long) in script
 
 
-@pytest.mark.parametrize("module", [bash, zsh, fish], ids=["bash", "zsh", "fish"])
-def test_a_shell_reads_its_script_without_complaint(module, place: Path) -> None:
-    shell = module.__name__.rpartition(".")[2]
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_a_shell_reads_its_script_without_complaint(shell: str, place: Path) -> None:
     assert ran(shell, f"{shell} -n ./{shell}", place) == ""
-    assert sexton("completion", shell).stdout.decode() == module.script()
+    assert sexton("completion", shell).stdout.decode() == SCRIPTS[shell]()

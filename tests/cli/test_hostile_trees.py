@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.cli.screen.frame import frame
+from sexton.cli.screen import frame
 from sexton.explain.diagnosis import diagnose
 from sexton.host.host import open_host
 from sexton.model.window import Window

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.cli.parent import is_wanted
+from sexton.cli.parent import needs_child
 
 #: Runs the rest of its arguments as the body of a command, in a child.
 RUN = """
@@ -170,9 +170,9 @@ def _runs(pid: int) -> bool:
 def test_only_commands_that_read_a_node_or_files_from_elsewhere_run_in_a_child(
     arguments: list[str], wanted: bool
 ):
-    assert is_wanted(arguments) is wanted
+    assert needs_child(arguments) is wanted
 
 
 def test_a_recorder_that_a_service_manager_started_stays_its_main_process(monkeypatch):
     monkeypatch.setattr(os, "getppid", lambda: 1)
-    assert not is_wanted(["record", "/r"])
+    assert not needs_child(["record", "/r"])

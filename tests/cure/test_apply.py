@@ -77,7 +77,7 @@ def scene(tmp_path, monkeypatch):
     watch = Calm()
     said: list[str] = []
     fix = FixContext(
-        host, DryWriter(), State(str(tmp_path / "fix")), lambda _: watch, (), said.append
+        host, DryWriter(), State(str(tmp_path / "fix")), (), said.append, watch=lambda *_: watch
     )
     return SimpleNamespace(
         fix=fix, acts=acts, watch=watch, said=said, root=tmp_path / "root",

@@ -153,7 +153,11 @@ def test_real_zombies_are_freed_by_a_real_plan_and_counted_on_both_sides(tmp_pat
         host = open_host()
         said: list[str] = []
         fix = FixContext(
-            host, LiveWriter(host), State(str(tmp_path / "fix")), lambda _: Calm(), (), said.append
+            host,
+            LiveWriter(host),
+            State(str(tmp_path / "fix")),
+            progress=said.append,
+            watch=lambda *_: Calm(),
         )
         applied = apply(plan, fix, 60)
         (done,) = applied.steps
@@ -222,9 +226,8 @@ def test_empty_cgroups_are_removed_and_one_that_somebody_moved_into_stays(tmp_pa
             try:
                 (own / "run-2.scope" / "cgroup.procs").write_text(str(somebody.pid))
                 fix = FixContext(
-                    host, LiveWriter(host), State(str(tmp_path / "fix")), lambda _: Calm(),
-                    (), lambda _: None,
-                )  # fmt: skip
+                    host, LiveWriter(host), State(str(tmp_path / "fix")), watch=lambda *_: Calm()
+                )
                 applied = apply(plan, fix, 60)
                 said = applied.steps[0].message
                 assert applied.why == ""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sexton.cli.screen.load import nic_loads
+from sexton.cli.load import nic_loads
 from sexton.cure import measures
 from sexton.detect import resets
 from sexton.detect.detectors.network import nic_resets

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from lab.incident import Incident, incidents, replayed
-from sexton.cli.screen.top_json import top_json
+from sexton.cli.load import top_json
 from sexton.cure.measures import CORE, DYING, RESETS, RESTARTS, measure
 from sexton.detect.waits import WAIT
 from sexton.explain.why import explain as asked

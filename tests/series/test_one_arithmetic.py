@@ -14,7 +14,7 @@ NO_READINGS = {
     "cli/profile/capture.py": "times of samples",
     "cli/profile/info.py": "samples of two flame graphs of one capture",
     "cli/profile/timeline.py": "times of samples",
-    "cli/screen/frame.py": "widths of a screen",
+    "cli/screen.py": "widths of a screen",
     "explorer/files/capture.py": "columns and shares of a picture, all of the same moment",
     "explorer/files/profile.py": "keys of cells, packed for a page",
     "explorer/server/tour.py": "spans of a page",
@@ -64,8 +64,6 @@ NO_READINGS = {
 ALLOWED = {
     "cure/reclaim/collateral.py": {
         "cache - shmem": "two fields of one reading",
-        "found.get('file', 0) - shmem": "two fields of one reading",
-        "found.get('total_cache', 0) - shmem": "two fields of one reading",
         "int(words[-3]) - int(words[-2])": "two fields of one reading",
     },
     "cure/reclaim/cost.py": {

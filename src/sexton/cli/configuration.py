@@ -1,8 +1,7 @@
-"""``/etc/sexton/config.toml`` and ``patterns.d``: which files, whether they may be trusted, and
-their settings in force.
+"""Finds ``/etc/sexton/config.toml`` and ``patterns.d``, refuses untrusted ones, and applies them.
 
-The files of this machine, also when a recording, an archive or another tree is diagnosed. A file
-that anyone may change could hide a problem or call a healthy node sick, so it is refused.
+These are the files of this machine, also when a recording, an archive or another tree is diagnosed.
+A file that anyone can change could hide a problem or invent one, so it is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "/etc/sexton/config.toml"
 VARIABLE = "SEXTON_CONFIG"
-#: The default of `sexton.detect.settings`, which is imported only where there is something to read.
+#: As in `sexton.detect.settings`, which is imported only if there is a file to read.
 PATTERNS = "/etc/sexton/patterns.d"
 _MOST_BYTES = 256 << 10
 _MOST_FILES = 50
@@ -63,7 +62,7 @@ def configured(args: argparse.Namespace) -> Iterator[None]:
 
 
 def read_patterns(place: str) -> tuple[Pattern, ...]:
-    """The log patterns in a directory; none where it does not exist."""
+    """The log patterns in a directory; none if it does not exist."""
     try:
         names = sorted(name for name in os.listdir(place) if name.endswith(".toml"))
     except FileNotFoundError:
@@ -89,7 +88,7 @@ def _wanted(given: str | None) -> str | None:
 
 
 def config_files(given: str | None) -> tuple[str, ...]:
-    """The files that a run with this `--config` depends on, whether they exist or not."""
+    """The files that a run with this `--config` depends on, existing or not."""
     path = _wanted(given)
     if path == "":
         return ()
@@ -118,8 +117,7 @@ def _read(path: str, required: bool) -> str | None:
     if "\0" in path:
         raise CommandError("--config: a path cannot contain a NUL byte")
     try:
-        # Opened first and then looked at, so that it cannot be exchanged in between; a FIFO does
-        # not block.
+        # Open first, then check, so that it cannot be swapped in between. A FIFO does not block.
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except FileNotFoundError:
         if not required:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sexton.cli.output import moves
+from sexton.cli.output import has_cursor
 from sexton.detect.deaths import GRACE
 from sexton.errors import CommandError
 from sexton.host.host import open_host
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """Removed cgroups whose outcome is open, and the totals."""
+    """Removed cgroups whose outcome is not yet known, and totals."""
 
     open: dict[int, CgroupEvent] = field(default_factory=dict)
     zombies: dict[int, CgroupEvent] = field(default_factory=dict)
@@ -60,12 +60,12 @@ class Ledger:
     lost: int = 0
 
     def gap(self, lost: int) -> None:
-        """Events were lost: a missing release of an open one proves nothing any more."""
+        """Note lost events: the releases of all open cgroups may be among them."""
         self.lost += lost
         self.doubtful |= self.open.keys()
 
     def feed(self, events: Iterable[CgroupEvent], now_s: float) -> Iterator[Outcome]:
-        """Add `events`, oldest first; yields every outcome that is known by `now_s`."""
+        """Add `events`, oldest first; yields every outcome known by `now_s`."""
         for event in events:
             at_s = event.mono_ns / 1e9
             if event.kind == "mkdir":
@@ -80,13 +80,11 @@ class Ledger:
         yield from self._overdue(now_s)
 
     def _released(self, cgroup_id: int, at_s: float) -> Iterator[Outcome]:
-        dead = self.open.pop(cgroup_id, None)
-        if dead is not None:
+        if cgroup_id in self.open:
             self.released += 1
-            yield Outcome("released", dead.path, dead.mono_ns / 1e9, at_s - dead.mono_ns / 1e9)
+            yield _outcome("released", self.open.pop(cgroup_id), at_s)
         elif cgroup_id in self.zombies:
-            dead = self.zombies.pop(cgroup_id)
-            yield Outcome("freed", dead.path, dead.mono_ns / 1e9, at_s - dead.mono_ns / 1e9)
+            yield _outcome("freed", self.zombies.pop(cgroup_id), at_s)
 
     def _overdue(self, now_s: float) -> Iterator[Outcome]:
         overdue = [
@@ -94,15 +92,14 @@ class Ledger:
         ]
         for key in overdue:
             dead = self.open.pop(key)
-            after_s = now_s - dead.mono_ns / 1e9
             if key in self.doubtful:
                 self.doubtful.discard(key)
                 self.unsure += 1
-                yield Outcome("doubtful", dead.path, dead.mono_ns / 1e9, after_s)
+                yield _outcome("doubtful", dead, now_s)
                 continue
             self.zombies[key] = dead
             self.became += 1
-            yield Outcome("zombie", dead.path, dead.mono_ns / 1e9, after_s)
+            yield _outcome("zombie", dead, now_s)
 
     @property
     def totals(self) -> str:
@@ -114,6 +111,11 @@ class Ledger:
         words += [f"{len(self.open):,} pending"] if self.open else []
         words += [f"{self.lost:,} events lost"] if self.lost else []
         return " · ".join(words)
+
+
+def _outcome(kind: str, dead: CgroupEvent, now_s: float) -> Outcome:
+    died_s = dead.mono_ns / 1e9
+    return Outcome(kind, dead.path, died_s, now_s - died_s)
 
 
 def watch(root: str, limit_s: float | None, *, as_json: bool = False) -> int:
@@ -142,10 +144,10 @@ def _follow(sampler: Sampler, limit_s: float | None, *, as_json: bool) -> int:
     sampler.read_due(began)
     _require_trace(sampler.window())
     first = _dying(sampler.window())
-    screen = moves(sys.stdout) and not as_json
+    screen = has_cursor(sys.stdout) and not as_json
     if not as_json:
-        print(_introduction(first))
-        sys.stdout.flush()
+        now = "" if first is None else f"; {count(first, 'zombie')} now"
+        print(f"tracing removed memory cgroups (not processes){now}; Ctrl-C to stop", flush=True)
     try:
         while limit_s is None or time.monotonic() - began < limit_s:
             seen_s = _print_new(sampler, ledger, seen_s, as_json=as_json)
@@ -176,12 +178,13 @@ def _print_new(sampler: Sampler, ledger: Ledger, seen_s: float, *, as_json: bool
     lost = sum(row.lost for batch in gaps for row in batch.rows)
     events.sort(key=lambda event: event.mono_ns)
     now_s = batches[-1].mono_s if batches else seen_s
-    clear = _CLEAR if moves(sys.stdout) and not as_json else ""
+    clear = _CLEAR if has_cursor(sys.stdout) and not as_json else ""
     for outcome in ledger.feed(events, now_s):
         print(clear + (_as_json(outcome, window) if as_json else _line(outcome, window)))
     if lost:
         ledger.gap(lost)
-        print(clear + (_lost_json(lost) if as_json else f" {count(lost, 'event')} lost: {_FULL}"))
+        line = {"schema": _SCHEMA, "state": "lost", "events": lost}
+        print(clear + (json.dumps(line) if as_json else f" {count(lost, 'event')} lost: {_FULL}"))
     return now_s
 
 
@@ -208,10 +211,6 @@ def _as_json(outcome: Outcome, window: Window) -> str:
     )
 
 
-def _lost_json(lost: int) -> str:
-    return json.dumps({"schema": _SCHEMA, "state": "lost", "events": lost})
-
-
 def _require_trace(window: Window) -> None:
     if window.batches(CgroupEvent) is not None:
         return
@@ -224,11 +223,6 @@ def _require_trace(window: Window) -> None:
 def _dying(window: Window) -> int | None:
     rows = window.latest(CgroupCensus)
     return rows[0].dying if rows else None
-
-
-def _introduction(dying: int | None) -> str:
-    now = "" if dying is None else f"; {count(dying, 'zombie')} now"
-    return f"tracing removed memory cgroups (not processes){now}; Ctrl-C to stop"
 
 
 def _summary(ledger: Ledger, watched_s: float, first: int | None, last: int | None) -> str:

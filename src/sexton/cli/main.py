@@ -3,7 +3,7 @@
 A command module has a docstring (its help), ``add_arguments(parser)`` and ``run(args) -> int``. Its
 file's stem is the verb. It only checks arguments and connects a reader to a report; what it needs
 is imported inside `run`, so that ``sexton --version`` and ``--help`` answer at once. Subcommands
-(``sexton fix plan``) are modules of the same shape in a package of their own.
+(``sexton fix plan``) are modules of the same shape in their own package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     #: The return type of `add_subparsers` has no public name.
     Choices = argparse._SubParsersAction[Any]
 
-#: In the order a new user meets them.
+#: In the order of the help: first what a new user needs first.
 VERBS = (
     "diagnose", "why", "zombies", "fix", "audit", "gate",
     "top", "profile", "record", "recording", "serve", "demo", "sources", "config", "collect",
@@ -58,7 +58,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {printable(message)} (see {self.prog} --help)\n")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Like the inherited one, but a mistyped command gets the one that was meant."""
+        """Like the inherited one, but suggest a command for a mistyped one."""
         is_command = isinstance(action, argparse._SubParsersAction)
         if not is_command or action.choices is None or value in action.choices:
             super()._check_value(action, value)
@@ -90,12 +90,12 @@ def command() -> NoReturn:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from sexton.cli import parent
 
-    status = parent.run_in_child(_whole) if parent.is_wanted(sys.argv[1:]) else _whole()
+    status = parent.run_in_child(_run_main) if parent.needs_child(sys.argv[1:]) else _run_main()
     os._exit(status)
 
 
-def _whole() -> int:
-    """`main`, and what it had to leave in the kernel."""
+def _run_main() -> int:
+    """Run `main`, then report threads that are stuck in the kernel."""
     status = main()
     if (threading := sys.modules.get("threading")) is not None:
         prefix = "sexton-source "
@@ -207,14 +207,14 @@ def _unwinding_on_signals() -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
         raise SystemExit(128 + number)
 
-    both = (signal.SIGTERM, signal.SIGHUP)
-    ours = [side for side in both if signal.getsignal(side) is signal.SIG_DFL]  # not under nohup
-    for number in ours:
+    wanted = (signal.SIGTERM, signal.SIGHUP)
+    handled = [one for one in wanted if signal.getsignal(one) is signal.SIG_DFL]  # not under nohup
+    for number in handled:
         signal.signal(number, end)
     try:
         yield
     finally:
-        for number in ours:
+        for number in handled:
             signal.signal(number, signal.SIG_DFL)
 
 

@@ -45,17 +45,17 @@ def pages() -> dict[str, str]:
 
 def _root_page(root: Command) -> str:
     lines = [*_head(root), *_described(root.parser.description or "")]
-    lines += _section("COMMANDS")
+    lines.append(".SH COMMANDS")
     for child in root.children:
         lines += [".TP", f".BR {_text(f'sexton-{child.words[0]}')} (1)", _line(child.summary)]
-    lines += [*_section("OPTIONS"), *_options(root)]
-    lines += [*_section("EXAMPLES"), *_verbatim((root.parser.epilog or "").splitlines())]
+    lines += [".SH OPTIONS", *_options(root)]
+    lines += [".SH EXAMPLES", *_verbatim((root.parser.epilog or "").splitlines())]
     for title, entries in (
         ("EXIT STATUS", _EXIT),
         ("FILES", _FILES),
         ("ENVIRONMENT", _ENVIRONMENT),
     ):
-        lines += _section(title)
+        lines.append(f".SH {title}")
         for name, meaning in entries:
             lines += [".TP", f".B {_text(name)}", _line(meaning)]
     return "\n".join(lines) + "\n"
@@ -64,13 +64,13 @@ def _root_page(root: Command) -> str:
 def _page(command: Command) -> str:
     lines = [*_head(command), *_described(command.parser.description or "")]
     if command.children:
-        lines += _section("COMMANDS")
+        lines.append(".SH COMMANDS")
         for child in command.children:
             lines += [f'.SS "{_text(" ".join(("sexton", *child.words)))}"', *_synopsis(child)]
             lines += [".PP", *_described(child.parser.description or ""), *_options(child)]
     else:
-        lines += [*_section("OPTIONS"), *_options(command)]
-    lines += [*_section("SEE ALSO"), ".BR sexton (1)"]
+        lines += [".SH OPTIONS", *_options(command)]
+    lines += [".SH SEE ALSO", ".BR sexton (1)"]
     return "\n".join(lines) + "\n"
 
 
@@ -78,11 +78,11 @@ def _head(command: Command) -> Iterator[str]:
     name = "-".join(("sexton", *command.words))
     yield '.\\" Made by `make docs` from the help; do not edit.'
     yield f'.TH {_text(name.upper())} 1 "" "sexton {__version__}" "User Commands"'
-    yield from _section("NAME")
+    yield ".SH NAME"
     yield f"{_text(name)} \\- {_text(command.summary)}"
-    yield from _section("SYNOPSIS")
+    yield ".SH SYNOPSIS"
     yield from _synopsis(command)
-    yield from _section("DESCRIPTION")
+    yield ".SH DESCRIPTION"
 
 
 def _synopsis(command: Command) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _synopsis(command: Command) -> Iterator[str]:
 
 
 def _described(text: str) -> Iterator[str]:
-    """Paragraphs are filled; indented lines stay as they are."""
+    """Paragraphs are filled; indented lines are kept."""
     started = False
     for indented, lines in _runs(text.strip().splitlines()):
         if indented:
@@ -111,7 +111,7 @@ def _described(text: str) -> Iterator[str]:
 
 
 def _runs(lines: Iterable[str]) -> Iterator[tuple[bool, list[str]]]:
-    """Consecutive lines of one kind; blank ones belong to what they follow."""
+    """Runs of indented or other lines; a blank line belongs to the run before it."""
     kind, held = False, list[str]()
     for line in lines:
         indented = line.startswith("  ") if line.strip() else kind
@@ -127,7 +127,7 @@ def _runs(lines: Iterable[str]) -> Iterator[tuple[bool, list[str]]]:
 def _paragraphs(lines: Iterable[str]) -> Iterator[list[str]]:
     held: list[str] = []
     for line in (*lines, ""):
-        # The line about the exit status starts a paragraph of its own.
+        # The exit status is a separate paragraph.
         if (not line.strip() or line.startswith("Exit:")) and held:
             yield held
             held = []
@@ -138,14 +138,9 @@ def _paragraphs(lines: Iterable[str]) -> Iterator[list[str]]:
 def _verbatim(lines: Iterable[str]) -> Iterator[str]:
     yield ".PP"
     yield ".nf"
-    yield from ("" if not line.strip() else _line(line) for line in _stripped(list(lines)))
+    for line in "\n".join(lines).rstrip().splitlines():
+        yield _line(line) if line.strip() else ""
     yield ".fi"
-
-
-def _stripped(lines: list[str]) -> list[str]:
-    while lines and not lines[-1].strip():
-        lines = lines[:-1]
-    return lines
 
 
 def _options(command: Command) -> Iterator[str]:
@@ -164,12 +159,8 @@ def _value(action: argparse.Action) -> str:
     return str(action.metavar or action.dest.upper())
 
 
-def _section(title: str) -> list[str]:
-    return [f".SH {title}"]
-
-
 def _line(text: str) -> str:
-    """A line of text; one that begins like a request is made plain."""
+    """A line of text; one that looks like a roff request is escaped."""
     return ("\\&" if text.lstrip().startswith((".", "'")) else "") + _text(text)
 
 
@@ -197,7 +188,7 @@ _LETTERS = {
 
 
 def write(folder: Path) -> None:
-    """Write every page; one that no command has any more is removed."""
+    """Write every page, and remove pages of commands that no longer exist."""
     made = pages()
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.1"):

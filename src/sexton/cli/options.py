@@ -1,4 +1,4 @@
-"""Options that several commands share, spelled and checked in one place."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_json_format(parser: argparse.ArgumentParser) -> None:
 
 
 def need_recorder() -> None:
-    """Recordings are Arrow and Parquet; a node that is only diagnosed needs neither."""
+    """Fail if pyarrow is missing: only recordings need it, not a diagnosis."""
     from importlib.util import find_spec
 
     if find_spec("pyarrow") is None:
@@ -45,7 +45,7 @@ def need_recorder() -> None:
 
 
 def need_web() -> None:
-    """The explorer needs a web server; a node that is only recorded does not."""
+    """Fail if the web server is missing: only the explorer needs it, not a recorder."""
     from importlib.util import find_spec
 
     if any(find_spec(name) is None for name in ("starlette", "uvicorn", "pyarrow")):
@@ -64,7 +64,7 @@ def seconds(text: str) -> float:
 
 
 def whole_up_to(most: int, spelled: str = "") -> Callable[[str], int]:
-    """For a whole number from 1 to `most`, which an error message shows as `spelled`."""
+    """A parser of whole numbers from 1 to `most`, which an error message shows as `spelled`."""
 
     def whole(text: str) -> int:
         plain = text.isascii() and text.isdecimal() and len(text) <= 9
@@ -90,5 +90,5 @@ def _directory(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{text!r}: {error.strerror}") from None
     try:
         return "/" + os.path.abspath(text).lstrip("/")
-    except FileNotFoundError:  # our own directory was removed under us
+    except FileNotFoundError:  # the current directory was removed
         raise argparse.ArgumentTypeError("the current directory no longer exists") from None

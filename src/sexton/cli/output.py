@@ -1,11 +1,11 @@
-"""What the commands write to: standard streams that may be closed, full or ASCII only, and files.
+"""Output of the commands: standard streams, which may be closed, full or ASCII only, and files.
 
-`width`, `colour` and `moves` say what a terminal may be sent. A file is written whole or not at
-all.
+`width`, `colour` and `has_cursor` describe the terminal. A file is written whole or not at all.
 """
 
 from __future__ import annotations
 
+import argparse
 import codecs
 import os
 import stat
@@ -18,41 +18,7 @@ from typing import Any, TextIO
 from sexton.errors import CommandError
 
 #: ASCII for the characters we draw with; each one column wide, so that tables stay aligned.
-_PLAIN = str.maketrans(
-    {
-        "·": "-",
-        "…": ".",
-        "→": ">",
-        "└": "`",
-        "─": "-",
-        "━": "=",
-        "│": "|",
-        "░": ".",
-        "▒": ":",
-        "▓": "=",
-        "█": "#",
-        "µ": "u",
-        "×": "x",
-        "÷": "/",
-        "–": "-",
-        "—": "-",
-        "≤": "<",
-        "≥": ">",
-        "≈": "~",
-        "−": "-",
-        "μ": "u",
-        "├": "|",
-        "▀": "#",
-        "▄": "#",
-        "►": ">",
-        "○": "o",
-        "●": "*",
-        "’": "'",
-        "“": '"',
-        "”": '"',
-        "\u00a0": " ",
-    }
-)
+_PLAIN = str.maketrans("·…→└─━│░▒▓█µμ×÷–—−≤≥≈├▀▄►○●’“”\u00a0", '-.>`-=|.:=#uux/---<>~|##>o*\'"" ')
 _HANDLER = "sexton.plain"
 #: Locales whose only letters are ASCII. Python writes UTF-8 there all the same (PEP 540).
 _ASCII_LOCALES = ("C", "POSIX")
@@ -88,14 +54,14 @@ def _encoding_given() -> bool:
     return bool(os.environ.get("PYTHONIOENCODING")) or os.environ.get("PYTHONUTF8") == "1"
 
 
-def moves(stream: TextIO) -> bool:
-    """Is it a terminal whose cursor can be moved? Only there a line may be written over."""
+def has_cursor(stream: TextIO) -> bool:
+    """Whether it is a terminal with a movable cursor, so that a line can be overwritten."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def colour() -> bool:
-    """May standard output have colours? The only place that decides it (no-color.org)."""
-    return moves(sys.stdout) and not os.environ.get("NO_COLOR")
+    """Whether to use colours on standard output; decided only here (no-color.org)."""
+    return has_cursor(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
 def width() -> int:
@@ -113,15 +79,23 @@ def print_json(document: Any, indent: int | None = 2) -> None:
     sys.stdout.write("\n")
 
 
+def print_result(args: argparse.Namespace, document: Any, text: str) -> None:
+    """Print the document with --json, else the text."""
+    if args.json:
+        print_json(document)
+    else:
+        sys.stdout.write(text)
+
+
 def abandon() -> None:
-    """Standard output has no reader any more: keep the interpreter from complaining at exit."""
+    """Drop further output: nobody reads it, and Python would complain at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """For characters that the stream's encoding lacks: our own as ASCII, others as ``?``."""
+    """Replace characters that the encoding lacks: those we draw with by ASCII, others by ``?``."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end].translate(_PLAIN)
@@ -143,7 +117,7 @@ def write_whole(out: str, parts: Iterable[bytes]) -> None:
         raise CommandError("a path cannot contain a NUL byte")
     try:
         if _is_stream(out):
-            # Without O_CREAT: what is gone by now is not made anew as a file.
+            # Without O_CREAT: if it is gone by now, no file is created in its place.
             handle = os.open(out, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
             with open(handle, "wb") as stream:
                 stream.writelines(parts)
@@ -181,7 +155,7 @@ _OPEN_FILES = "/proc/self/fd"
 
 
 def _is_open_file(out: str) -> bool:
-    """/dev/stdout and the like: links of the system to what is open, even to a file."""
+    """Whether it is /dev/stdout or the like: a link to an open descriptor, even to a file."""
     place = os.path.dirname(os.path.abspath(out))
     if place in (_OPEN_FILES, "/dev/fd"):
         return True
@@ -189,8 +163,8 @@ def _is_open_file(out: str) -> bool:
 
 
 def _mode(out: str) -> int:
-    """That of a regular file of ours. A link's 0777 is nobody's wish, and neither is the mode of a
-    file that another user put there."""
+    """Mode for the new file: that of our own regular file, else `PRIVATE`. The mode of a link or of
+    another user's file is not kept."""
     try:
         found = os.stat(out, follow_symlinks=False)
     except FileNotFoundError:

@@ -1,13 +1,13 @@
 """The process that the shell waits for: it ends when the command is done, stuck threads or not.
 
 A call that waits inside the kernel (for an RCU grace period that a held core delays, for a dying
-disk) cannot be killed, and a process with such a thread does not end: the verdict was printed, and
-the prompt did not come back. So a command that reads the node runs in a child. The parent waits for
-its exit status, which comes through a pipe, and ends with it. A child that cannot end yet is left
-behind and ends as soon as the kernel lets it.
+disk) cannot be killed, and a process with such a thread does not end: the verdict is printed, but
+the prompt does not come back. So a command that reads the node runs in a child. The parent reads
+its exit status from a pipe and ends with it. A child that cannot end yet is left behind and ends as
+soon as the kernel lets it.
 
-Untrusted input may crash the libraries that parse it. The child then confines
-itself (`sexton.sandbox`), and its death is one line of the parent and exit 2.
+Untrusted input may crash the libraries that parse it. The child then confines itself
+(`sexton.sandbox`); if it dies, the parent prints one line and exits 2.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ _VERBS = frozenset(
     )
 )  # fmt: skip
 _RECORD = "record"
-#: Whose parent is killed dies like it, at once: the journals of these are made for that.
+#: Killed at once when their parent is killed: their journals are made for that.
 _KILLED = frozenset((_RECORD, "fix"))
 _FORWARDED = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 _AWAITED = _FORWARDED | {signal.SIGCHLD}
-#: Sent by the kernel: a terminal's Ctrl-C goes to the child as well (asm-generic/siginfo.h).
+#: `si_code` of a signal from the kernel (asm-generic/siginfo.h): a terminal's Ctrl-C reaches the
+#: child as well.
 _BY_THE_KERNEL = 0x80
 _SET_PARENT_DEATH_SIGNAL = 1
-#: To end takes a process milliseconds; what is left after this long is stuck.
+#: A process exits within milliseconds; after this long it is stuck.
 _ENDS_S = 0.5
 
 
-def is_wanted(arguments: Sequence[str]) -> bool:
+def needs_child(arguments: Sequence[str]) -> bool:
     """Whether the command may hang in the kernel, or crash on what it reads.
 
-    A recorder that init or a service manager started is their main process and stays it.
+    A recorder started by init or a service manager must stay its main process.
     """
     verb = _verb(arguments)
     if verb == _RECORD:
@@ -75,7 +76,11 @@ def run_in_child(command: Callable[[], int]) -> int:
     os.set_blocking(reader, False)
     known: int | None = None
     while True:
-        came = signal.sigtimedwait(_AWAITED, _ENDS_S) if known is not None else _next_signal()
+        came: signal.struct_siginfo | None = (
+            signal.sigwaitinfo(_AWAITED)
+            if known is None
+            else signal.sigtimedwait(_AWAITED, _ENDS_S)
+        )
         if came is not None and came.si_signo in _FORWARDED:
             if came.si_code != _BY_THE_KERNEL:
                 with contextlib.suppress(ProcessLookupError):
@@ -91,7 +96,7 @@ def run_in_child(command: Callable[[], int]) -> int:
 
 
 def _status(code: int) -> int:
-    """The exit status of a child that ended, with a line where it died."""
+    """The exit status of a child that ended; prints a line if it was killed."""
     if code >= 0:
         return code
     why = sandbox.cause_of_death(-code)
@@ -101,12 +106,8 @@ def _status(code: int) -> int:
     return 2
 
 
-def _next_signal() -> signal.struct_siginfo:
-    return signal.sigwaitinfo(_AWAITED)
-
-
 def _die_with(parent: int, number: signal.Signals) -> None:
-    """Get this signal when the parent is killed."""
+    """Receive this signal when the parent is killed."""
     import ctypes
 
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(number), 0, 0, 0)

@@ -9,35 +9,43 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sexton.cli.output import moves
+from sexton.cli.output import has_cursor
 
 _CLEAR = "\r\x1b[K"
+_BAR = 20
+
+
+def _show(line: str) -> None:
+    sys.stderr.write(line)
+    sys.stderr.flush()
+
+
+def _bar(share: float) -> str:
+    done = int(_BAR * min(share, 1))
+    return "━" * done + "─" * (_BAR - done)
 
 
 @contextmanager
 def countdown(total_s: float, doing: str = "watching") -> Iterator[Callable[[float], None] | None]:
     """A progress bar, cleared at the end; `None` without a terminal."""
-    if not moves(sys.stderr) or total_s < 2:
+    if not has_cursor(sys.stderr) or total_s < 2:
         yield None
         return
 
     def tick(gone_s: float) -> None:
-        done = int(20 * min(gone_s / total_s, 1))
-        bar = "━" * done + "─" * (20 - done)
-        sys.stderr.write(f"{_CLEAR} {doing} {bar} {max(total_s - gone_s, 0):.0f} s left")
-        sys.stderr.flush()
+        left = f"{max(total_s - gone_s, 0):.0f} s left"
+        _show(f"{_CLEAR} {doing} {_bar(gone_s / total_s)} {left}")
 
     try:
         yield tick
     finally:
-        sys.stderr.write(_CLEAR)
-        sys.stderr.flush()
+        _show(_CLEAR)
 
 
 @contextmanager
 def steps(doing: str) -> Iterator[Callable[[int, int], None] | None]:
     """For work in steps: call the tick with (done, total); shown after two seconds."""
-    if not moves(sys.stderr):
+    if not has_cursor(sys.stderr):
         yield None
         return
     started = shown = time.monotonic()
@@ -48,21 +56,17 @@ def steps(doing: str) -> Iterator[Callable[[int, int], None] | None]:
         if now - started < 2 or now - shown < 0.1:
             return
         shown = now
-        filled = 20 * done // max(total, 1)
-        bar = "━" * filled + "─" * (20 - filled)
-        sys.stderr.write(f"{_CLEAR} {doing} {bar} {done:,} of {total:,}")
-        sys.stderr.flush()
+        _show(f"{_CLEAR} {doing} {_bar(done / max(total, 1))} {done:,} of {total:,}")
 
     try:
         yield tick
     finally:
         if shown > started:
-            sys.stderr.write(_CLEAR)
-            sys.stderr.flush()
+            _show(_CLEAR)
 
 
-#: Notes that belong on the terminal.
-_TOLD = frozenset(("shed", "restored"))
+#: Kinds of notes that are printed.
+_PRINTED = frozenset(("shed", "restored"))
 
 
 @contextmanager
@@ -72,25 +76,24 @@ def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] |
     from sexton.model.text import seconds as duration
 
     place = printable(directory)
-    alarms, told_s = 0, 0.0
+    alarms, printed_s = 0, 0.0
 
-    def tell(status: dict[str, Any], before: str) -> None:
-        """What the recorder gave up or took back since the last time."""
-        nonlocal told_s
+    def print_new(status: dict[str, Any], before: str) -> None:
+        """Sources that were paused or resumed since the last call."""
+        nonlocal printed_s
         for note in status["notes"]:
-            if note["wall_s"] > told_s and note["kind"] in _TOLD:
-                sys.stderr.write(f"{before}{note['detail']}\n")
-                sys.stderr.flush()
-            told_s = max(told_s, note["wall_s"])
+            if note["wall_s"] > printed_s and note["kind"] in _PRINTED:
+                _show(f"{before}{note['detail']}\n")
+            printed_s = max(printed_s, note["wall_s"])
 
-    if not moves(sys.stderr):
+    if not has_cursor(sys.stderr):
         print(f"sexton: recording into {place}", file=sys.stderr)
-        yield lambda status: tell(status, "sexton: ")
+        yield lambda status: print_new(status, "sexton: ")
         return
 
     def tick(status: dict[str, Any]) -> None:
         nonlocal alarms
-        tell(status, f"{_CLEAR} ")
+        print_new(status, f"{_CLEAR} ")
         if status["alarms"] > alarms:
             alarms = status["alarms"]
             sys.stderr.write(f"{_CLEAR} alarm {alarms}: sexton recording info {place}\n")
@@ -102,22 +105,19 @@ def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] |
             *([] if share is None else [f"{share:.1f} % of a core"]),
             *([f"cannot write: {status['problem']}"] if status["problem"] else []),
         ]
-        sys.stderr.write(f"{_CLEAR} {' · '.join(parts)} · Ctrl-C to stop")
-        sys.stderr.flush()
+        _show(f"{_CLEAR} {' · '.join(parts)} · Ctrl-C to stop")
 
-    sys.stderr.write(f" recording into {place} · Ctrl-C to stop")
-    sys.stderr.flush()
+    _show(f" recording into {place} · Ctrl-C to stop")
     try:
         yield tick
     finally:
-        sys.stderr.write(f"{_CLEAR} closing the recording\n")
-        sys.stderr.flush()
+        _show(f"{_CLEAR} closing the recording\n")
 
 
 @contextmanager
 def working(doing: str, after_s: float = 2.0) -> Iterator[None]:
     """For work of unknown length: shows the elapsed time after two seconds."""
-    if not moves(sys.stderr):
+    if not has_cursor(sys.stderr):
         yield
         return
     import threading
@@ -129,11 +129,9 @@ def working(doing: str, after_s: float = 2.0) -> Iterator[None]:
         if done.wait(after_s):
             return
         while True:
-            sys.stderr.write(f"{_CLEAR} {doing}: {time.monotonic() - started:.0f} s")
-            sys.stderr.flush()
+            _show(f"{_CLEAR} {doing}: {time.monotonic() - started:.0f} s")
             if done.wait(0.5):
-                sys.stderr.write(_CLEAR)
-                sys.stderr.flush()
+                _show(_CLEAR)
                 return
 
     thread = threading.Thread(target=show, daemon=True)

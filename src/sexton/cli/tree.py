@@ -40,7 +40,7 @@ class Command(NamedTuple):
 
 
 def all_commands() -> Iterator[Command]:
-    """`sexton` itself, then every command with its subcommands behind it."""
+    """`sexton` itself, then every command followed by its subcommands."""
     from sexton.cli.main import whole_parser
 
     pending = [Command((), "diagnose this Linux node, with evidence", whole_parser())]
@@ -51,7 +51,7 @@ def all_commands() -> Iterator[Command]:
 
 
 def words_of(action: argparse.Action) -> list[str]:
-    """The words that an argument takes; [] where it takes any."""
+    """The values that an argument accepts; [] if it accepts any."""
     return [] if action.choices is None else [str(choice) for choice in action.choices]
 
 
@@ -60,17 +60,17 @@ def takes_value(option: argparse.Action) -> bool:
 
 
 def help_of(action: argparse.Action) -> str:
-    """Its help as it is printed, on one line."""
+    """Its help text on one line."""
     text = (action.help or "") % {**vars(action), "prog": "sexton"} if action.help else ""
     return " ".join(text.split())
 
 
-#: Words of the help for arguments that are files, directories or the like.
+#: Metavars of arguments that are files or directories.
 _PATHS = {
     "FILE", "DIR", "PATH", "ARCHIVE", "IMAGE", "PLANFILE", "LAST.json",
 }  # fmt: skip
 
 
 def is_path(action: argparse.Action) -> bool:
-    """Is a file or directory expected?"""
+    """Whether a file or directory is expected."""
     return isinstance(action.metavar, str) and action.metavar in _PATHS

@@ -11,7 +11,7 @@ recording.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sexton.cli.options import add_root, need_recorder, seconds
 from sexton.errors import CommandError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sexton.model.diagnosis import Cost
     from sexton.model.window import Window
     from sexton.replay.span import Span
-    from sexton.replay.window import Replay
     from sexton.store.recording import Recording
 
 #: New objects between two garbage collections.
@@ -67,8 +66,18 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_archive(parser: argparse.ArgumentParser) -> None:
+    """``ARCHIVE``, optional."""
+    parser.add_argument(
+        "archive",
+        nargs="?",
+        metavar="ARCHIVE",
+        help="a tar made by the script of `sexton collect`; - reads it from standard input",
+    )
+
+
 def is_archive(place: str) -> bool:
-    """Is what `--from` names no recording, which is a directory, but a file or a pipe?"""
+    """Whether `--from` names a file or a pipe; a recording is a directory."""
     from pathlib import Path
 
     return place == "-" or (Path(place).exists() and not Path(place).is_dir())
@@ -123,8 +132,8 @@ def check_recording(args: argparse.Namespace) -> None:
 
 
 def open_recording(path: str, live: bool = False, times: int = 1) -> Recording:
-    """A recording is untrusted input: it is read in the sandbox. `live`: this node is
-    read as well; `times` as much CPU time as reading takes may be used."""
+    """Open a recording in the sandbox: it is untrusted input. `live`: this node is read as well;
+    `times`: how much more CPU time is allowed than for reading it once."""
     from pathlib import Path
 
     need_recorder()
@@ -135,7 +144,7 @@ def open_recording(path: str, live: bool = False, times: int = 1) -> Recording:
 
 
 def confine_to(path: str, live: bool = False, times: int = 1) -> None:
-    """Bound what reading a recording may take, by its size. Call it before Arrow is imported."""
+    """Limit CPU time and memory by the recording's size. Call it before Arrow is imported."""
     from sexton.sandbox import confine, limits_for
 
     limits = limits_for(path)
@@ -146,7 +155,7 @@ def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
     """Sample this node, or the one at `--root`; `verb` is the command, for its hints."""
     import gc
 
-    # Rows make no cycles: looking for them costs more than most sources.
+    # Rows hold no cycles: looking for some costs more than most sources.
     gc.set_threshold(_GC_THRESHOLD)
     from sexton.cli.progress import countdown
     from sexton.host.host import open_host
@@ -170,7 +179,7 @@ def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
 
 
 def _touched(window: Window) -> str:
-    """What the diagnosis changed on the node, for the footer."""
+    """What the diagnosis changes on the node, for the footer."""
     ok = {name.partition(".")[0] for name, state in window.states.items() if state.state == "ok"}
     more = [
         words
@@ -198,13 +207,6 @@ def requested_span(args: argparse.Namespace, recording: Recording) -> Span:
     return everything(recording) if wanted is None else between(recording, *wanted)
 
 
-def read_back(recording: Recording, span: Span) -> Replay:
-    """The span as a window."""
-    from sexton.replay.window import window
-
-    return window(recording, span)
-
-
 def cost_of(window: Window, touched: str) -> Cost:
     """CPU time and memory used so far, children included."""
     import resource
@@ -215,13 +217,6 @@ def cost_of(window: Window, touched: str) -> Cost:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
     return Cost(window.seconds, spent, own.ru_maxrss * 1024, touched)
-
-
-class TimeSpan(NamedTuple):
-    """UNIX seconds, both inclusive."""
-
-    start_s: float
-    end_s: float
 
 
 def add_span(parser: argparse.ArgumentParser) -> None:
@@ -235,11 +230,11 @@ def add_span(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def parse_span(args: argparse.Namespace, edges: tuple[float, float]) -> TimeSpan | None:
-    """The span given by `add_span`'s options; `edges` are the recording's first and last time."""
+def parse_span(args: argparse.Namespace, edges: tuple[float, float]) -> tuple[float, float] | None:
+    """First and last UNIX second given by `add_span`'s options; `edges` are the recording's."""
     if args.around is not None:
         moment = parse_moment(args.around, edges)
-        return TimeSpan(moment - AROUND_S, moment + AROUND_S)
+        return moment - AROUND_S, moment + AROUND_S
     if args.window is None:
         return None
     first, dots, last = args.window.partition("..")
@@ -249,7 +244,7 @@ def parse_span(args: argparse.Namespace, edges: tuple[float, float]) -> TimeSpan
     end = parse_moment(last, edges) if last.strip() else edges[1]
     if end < start:
         raise CommandError(f"window {args.window!r} ends before it begins")
-    return TimeSpan(start, end)
+    return start, end
 
 
 def parse_moment(text: str, edges: tuple[float, float]) -> float:
@@ -277,7 +272,7 @@ def parse_moment(text: str, edges: tuple[float, float]) -> float:
 
 
 def precision_s(text: str) -> float:
-    """How long a span such a time covers: a minute where no seconds were given.
+    """Seconds that such a time covers: a minute if it has no seconds.
 
     >>> [precision_s(text) for text in ("03:12", "03:12:07", "1999-12-31T03:12Z", "2m", "9s", "@1")]
     [60.0, 0.0, 60.0, 60.0, 0.0, 0.0]

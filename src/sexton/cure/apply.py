@@ -1,9 +1,9 @@
-"""Applies a plan one step at a time, and never a step that it could not undo.
+"""Applies a plan one step at a time.
 
 First it checks that the plan is for this node and boot, the age of the evidence, that no earlier
 apply was interrupted, and every precondition that can already be met. Then it takes the lock,
-measures the node and opens the journal. For each step: check its preconditions again, *write and
-sync* everything an undo needs, act, record the outcome, check the proof. It stops when a
+measures the node and opens the journal. For each step it checks the preconditions again, *writes
+and syncs* everything an undo needs, acts, records the outcome and checks the proof. It stops when a
 precondition is no longer met, an action fails, a proof fails, the watchdog reports a problem or
 time is up. Completed steps stay in place; ``sexton fix rollback`` undoes them.
 """
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from sexton.cure.journal import (
     COMPLETE,
@@ -30,6 +30,7 @@ from sexton.cure.lock import hold_lock
 from sexton.cure.preconditions import Probes, satisfies, why_unmet
 from sexton.cure.protected import Rule
 from sexton.cure.remedy import StepContext, detail_lines, remedy
+from sexton.cure.watchdog import Watchdog
 from sexton.cure.writer import Writer
 from sexton.errors import CommandError, SourceError
 from sexton.host.host import Host
@@ -53,25 +54,6 @@ class Refused(CommandError):
         self.reasons = reasons
 
 
-class Watch(Protocol):
-    """The interface of `Watchdog` used here."""
-
-    @property
-    def reason(self) -> str: ...
-
-    @property
-    def watches(self) -> str: ...
-
-    @property
-    def end_s(self) -> float: ...
-
-    def settle(self, seconds: float) -> None: ...
-
-    def reclaiming(self, on: bool) -> None: ...
-
-    def close(self) -> None: ...
-
-
 @dataclass(slots=True)
 class FixContext:
     """What apply and rollback work with; `dry` changes and journals nothing."""
@@ -79,10 +61,10 @@ class FixContext:
     host: Host
     writer: Writer
     state: State
-    watch: Callable[[float], Watch]
     rules: tuple[Rule, ...] = ()
     progress: Callable[[str], None] = print
     dry: bool = False
+    watch: Callable[[Host, float], Watchdog] = Watchdog
 
 
 @dataclass(slots=True)
@@ -104,8 +86,8 @@ class StepDone:
 
 @dataclass(slots=True)
 class Applied:
-    """Result of an apply. `why` is empty if every step was done; whether each had its effect is
-    another question: see `unproven` and `unread`."""
+    """Result of an apply. `why` is empty if every step was done; `unproven` and `unread` list the
+    effects that are missing or unknown."""
 
     run: str
     steps: list[StepDone] = field(default_factory=list)
@@ -153,10 +135,10 @@ def apply(plan: Plan, fix: FixContext, max_seconds: float, only: Sequence[str] =
         if reasons:
             _log(fix, "refused", plan, reasons=reasons)
             raise Refused(reasons)
-        watch = fix.watch(max_seconds)
+        watch = fix.watch(fix.host, max_seconds)
         try:
             watch.settle(SETTLE_S)
-            return _run(plan, fix, (probes, watch), only)
+            return _Apply(plan, fix, probes, watch, steps_of(plan, only)).run(bool(only))
         finally:
             watch.close()
 
@@ -215,88 +197,97 @@ def steps_of(plan: Plan, only: Sequence[str]) -> tuple[Step, ...]:
     return tuple(step for step in plan.automatic if not only or step.id in only)
 
 
-def _run(plan: Plan, fix: FixContext, with_: tuple[Probes, Watch], only: Sequence[str]) -> Applied:
-    probes, watch = with_
-    start = _start_readings(probes)
-    if only:
-        start["only"] = [step.id for step in steps_of(plan, only)]
-    journal = None if fix.dry else open_run(fix.state, plan, start)
-    applied = Applied(journal.run if journal is not None else "dry run", watched=watch.watches)
-    _log(fix, "begin", plan, run=applied.run)
-    context = StepContext(
-        fix.host,
-        fix.writer,
-        probes,
-        lambda: watch.reason,
-        fix.progress,
-        lambda: watch.end_s - time.monotonic(),
-        dry=fix.dry,
-    )
-    try:
-        _steps(plan, applied, (fix, context, watch), (steps_of(plan, only), journal))
-    except (KeyboardInterrupt, SystemExit):
-        applied.why = "interrupted by the user"
-        _finish(plan, fix, applied, journal)
-        raise
-    _finish(plan, fix, applied, journal)
-    return applied
+@dataclass(slots=True)
+class _Apply:
+    """An apply in progress; `journal` is `None` in a dry run."""
 
+    plan: Plan
+    fix: FixContext
+    probes: Probes
+    watch: Watchdog
+    steps: tuple[Step, ...]
+    journal: Journal | None = None
+    applied: Applied = field(default_factory=lambda: Applied("dry run"))
 
-def _steps(
-    plan: Plan,
-    applied: Applied,
-    with_: tuple[FixContext, StepContext, Watch],
-    what: tuple[tuple[Step, ...], Journal | None],
-) -> None:
-    fix, context, watch = with_
-    steps, journal = what
-    for step in steps:
-        if applied.why:
-            applied.steps.append(StepDone(step, SKIPPED))
-            continue
-        fix.progress(f"{step.id}: {step.title}")
-        watch.reclaiming(remedy(step.remedy).RECLAIMS)
-        done = _step(step, context, journal)
-        watch.reclaiming(False)
-        applied.steps.append(done)
-        _log(fix, "step", plan, run=applied.run, step=step.id, how=done.state, said=done.message)
-        applied.why = _why_stop(done, watch)
+    def run(self, only: bool) -> Applied:
+        """Carry out the steps; `only` if they are not all of the plan."""
+        start = _start_readings(self.probes)
+        if only:
+            start["only"] = [step.id for step in self.steps]
+        if not self.fix.dry:
+            self.journal = open_run(self.fix.state, self.plan, start)
+            self.applied.run = self.journal.run
+        self.applied.watched = self.watch.watches
+        self._log("begin")
+        try:
+            self._carry_out()
+        except (KeyboardInterrupt, SystemExit):
+            self.applied.why = "interrupted by the user"
+            self._finish()
+            raise
+        self._finish()
+        return self.applied
 
+    def _carry_out(self) -> None:
+        fix, watch, applied = self.fix, self.watch, self.applied
+        context = StepContext(
+            fix.host,
+            fix.writer,
+            self.probes,
+            lambda: watch.reason,
+            fix.progress,
+            lambda: watch.end_s - time.monotonic(),
+            dry=fix.dry,
+        )
+        for step in self.steps:
+            if applied.why:
+                applied.steps.append(StepDone(step, SKIPPED))
+                continue
+            fix.progress(f"{step.id}: {step.title}")
+            watch.reclaiming(remedy(step.remedy).RECLAIMS)
+            done = self._step(step, context)
+            watch.reclaiming(False)
+            applied.steps.append(done)
+            self._log("step", step=step.id, how=done.state, said=done.message)
+            applied.why = _why_stop(done, watch)
 
-def _finish(plan: Plan, fix: FixContext, applied: Applied, journal: Journal | None) -> None:
-    applied.how = STOPPED if applied.why else COMPLETE
-    if journal is not None:
-        journal.write("end", how=applied.how, why=applied.why)
-    _log(fix, "end", plan, run=applied.run, how=applied.how, why=applied.why)
+    def _step(self, step: Step, context: StepContext) -> StepDone:
+        """Apply one step; any error ends it and is reported."""
+        if why := context.stop():
+            return StepDone(step, REFUSED, why)
+        context.probes.forget()
+        for condition in step.preconditions:
+            if condition.after and self.journal is None:
+                continue  # a dry run did not make it true, or it was checked before
+            if why := why_unmet(context.probes, condition):
+                return StepDone(step, REFUSED, f"{why} ({condition.why})")
+        module = remedy(step.remedy)
+        try:
+            before = module.prepare(step, context)
+            self._journal("before", step=step.id, remedy=step.remedy, before=before)
+            outcome = module.carry_out(step, context)
+        except (CommandError, SourceError) as error:
+            self._journal("failed", step=step.id, why=str(error))
+            return StepDone(step, FAILED, printable(str(error)))
+        if self.journal is None:
+            return StepDone(step, WOULD, step.effect)
+        self._journal("done", step=step.id, outcome=outcome)
+        context.probes.forget()
+        proof = () if outcome.get("skipped") is True else step.proof  # nothing was done
+        proofs = tuple(_proof(context.probes, criterion, outcome) for criterion in proof)
+        return StepDone(step, DONE, printable(str(outcome.get("said", ""))), proofs, outcome)
 
+    def _finish(self) -> None:
+        self.applied.how = STOPPED if self.applied.why else COMPLETE
+        self._journal("end", how=self.applied.how, why=self.applied.why)
+        self._log("end", how=self.applied.how, why=self.applied.why)
 
-def _step(step: Step, context: StepContext, journal: Journal | None) -> StepDone:
-    """Apply one step; any error ends it and is reported."""
-    if why := context.stop():
-        return StepDone(step, REFUSED, why)
-    context.probes.forget()
-    for condition in step.preconditions:
-        if condition.after and journal is None:
-            continue  # a dry run did not make it true, or it was checked before
-        if why := why_unmet(context.probes, condition):
-            return StepDone(step, REFUSED, f"{why} ({condition.why})")
-    module = remedy(step.remedy)
-    try:
-        before = module.prepare(step, context)
-        if journal is not None:
-            journal.write("before", step=step.id, remedy=step.remedy, before=before)
-        outcome = module.carry_out(step, context)
-    except (CommandError, SourceError) as error:
-        if journal is not None:
-            journal.write("failed", step=step.id, why=str(error))
-        return StepDone(step, FAILED, printable(str(error)))
-    if journal is None:
-        return StepDone(step, WOULD, step.effect)
-    journal.write("done", step=step.id, outcome=outcome)
-    context.probes.forget()
-    proof = () if outcome.get("skipped") is True else step.proof  # nothing was done
-    proofs = tuple(_proof(context.probes, criterion, outcome) for criterion in proof)
-    return StepDone(step, DONE, printable(str(outcome.get("said", ""))), proofs, outcome)
+    def _journal(self, kind: str, **details: Any) -> None:
+        if self.journal is not None:
+            self.journal.write(kind, **details)
+
+    def _log(self, event: str, **details: Any) -> None:
+        _log(self.fix, event, self.plan, run=self.applied.run, **details)
 
 
 def _proof(
@@ -318,8 +309,8 @@ def _proof(
     return criterion.what, satisfies(criterion.test, found, str(criterion.value)), found
 
 
-def _why_stop(done: StepDone, watch: Watch) -> str:
-    """Why not to go on. Freeing no zombies is no reason, though it leaves the step unproven."""
+def _why_stop(done: StepDone, watch: Watchdog) -> str:
+    """Why to stop here. Freeing no zombies is no reason, though it leaves the step unproven."""
     if done.state in (REFUSED, FAILED):
         return done.message
     if not remedy(done.step.remedy).RECLAIMS:

@@ -2,7 +2,7 @@
 
 ``/var/lib/sexton-fix`` (root only, 0700)::
 
-    lock               who may act now (`sexton.cure.lock`)
+    lock               held while a fix runs (`sexton.cure.lock`)
     audit.log.jsonl    every decision: refused, begun, done, undone, verified, by whom; dry runs too
     runs/ID.jsonl      one apply, journalled step by step
 
@@ -27,7 +27,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,19 +84,17 @@ class State:
 
     def _append(self, name: str, line: bytes) -> None:
         with self._open() as directory:
-            new = not _exists(name, directory)
             descriptor = os.open(
                 name, os.O_RDWR | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600, dir_fd=directory
             )
-            try:
+            with os.fdopen(descriptor, "wb") as stream:
                 size = os.fstat(descriptor).st_size
                 # Keep a line cut off by a crash apart from the new one.
                 torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-                _write_all(descriptor, (b"\n" if torn else b"") + line + b"\n")
+                stream.write((b"\n" if torn else b"") + line + b"\n")
+                stream.flush()
                 os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            if new:
+            if size == 0:  # perhaps a new file
                 sync_directory(Path(self.directory, name).parent)
 
     def read(self, name: str) -> bytes | None:
@@ -147,20 +145,6 @@ class State:
             os.close(directory)
 
 
-def _exists(name: str, directory: int) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(descriptor, left) :]
-
-
 def log_event(state: State, event: str, **details: Any) -> None:
     """Append one line to the audit log; `who` is the user behind sudo."""
     line = {
@@ -176,12 +160,8 @@ def log_event(state: State, event: str, **details: Any) -> None:
 
 def audit_log(state: State) -> Iterator[dict[str, Any]]:
     """All complete lines of the audit log, oldest first."""
-    for raw in (state.read(AUDIT_LOG) or b"").split(b"\n"):
-        try:
-            line = json.loads(raw) if raw else None
-        except ValueError:
-            continue  # cut off by a crash
-        if isinstance(line, dict) and "event" in line and "unix" in line:
+    for line in _objects((state.read(AUDIT_LOG) or b"").split(b"\n")):
+        if "event" in line and "unix" in line:
             yield line
 
 
@@ -268,11 +248,11 @@ def open_run(state: State, plan: Plan, start: Mapping[str, Any]) -> Journal:
     """Start a new journal; `start` holds the readings that verify compares with."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     known = set(state.runs())
-    name = f"{stamp}-{plan.hash[:8]}"
+    name = first = f"{stamp}-{plan.hash[:8]}"
     number = 1
     while name in known:
         number += 1
-        name = f"{stamp}-{plan.hash[:8]}-{number}"
+        name = f"{first}-{number}"
     journal = Journal(state, name)
     journal.write("begin", schema=SCHEMA, run=name, plan=as_json(plan), start=dict(start))
     return journal
@@ -285,22 +265,20 @@ def read_run(state: State, run: str) -> Run:
     content = state.read(f"{RUNS}/{run}.jsonl")
     if content is None:
         raise CommandError(f"no apply {run!r}; sexton fix status lists them")
-    lines, torn = [], 0
-    for raw in content.split(b"\n"):
-        if not raw:
-            continue
-        try:
-            line = json.loads(raw)
-        except ValueError:
-            torn += 1
-            continue
-        if isinstance(line, dict):
-            lines.append(line)
-        else:
-            torn += 1
+    written = [raw for raw in content.split(b"\n") if raw]
+    lines = list(_objects(written))
     if not lines or lines[0].get("kind") != "begin":
         raise NeverStarted(run)
-    return _parse_run(run, lines, torn)
+    return _parse_run(run, lines, torn=len(written) - len(lines))
+
+
+def _objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """JSON objects, one per line; a line cut off by a crash is skipped."""
+    for raw in lines:
+        with contextlib.suppress(ValueError):
+            line = json.loads(raw)
+            if isinstance(line, dict):
+                yield line
 
 
 class NeverStarted(CommandError):
@@ -331,8 +309,6 @@ def _parse_run(id_: str, lines: list[dict[str, Any]], torn: int) -> Run:
                     run.ended_unix = line["unix"]
                 case "rolled_back":
                     run.rolled_back = True
-                case _:
-                    pass
     except (PlanError, KeyError, TypeError) as error:
         raise CommandError(f"apply {id_}: malformed journal: {error}") from None
     return run
@@ -340,12 +316,7 @@ def _parse_run(id_: str, lines: list[dict[str, Any]], torn: int) -> Run:
 
 def latest_run(state: State) -> Run | None:
     """The newest apply that started; `None` if there is none."""
-    for run in reversed(state.runs()):
-        try:
-            return read_run(state, run)
-        except NeverStarted:
-            continue
-    return None
+    return next(_started(state, reversed(state.runs())), None)
 
 
 def unfinished_runs(state: State) -> list[Run]:
@@ -361,10 +332,10 @@ def runs_of_plan(state: State, plan_hash: str) -> list[Run]:
 
 def all_runs(state: State) -> list[Run]:
     """All applies that started, oldest first."""
-    found = []
-    for run in state.runs():
-        try:
-            found.append(read_run(state, run))
-        except NeverStarted:
-            continue
-    return found
+    return list(_started(state, state.runs()))
+
+
+def _started(state: State, runs: Iterable[str]) -> Iterator[Run]:
+    for run in runs:
+        with contextlib.suppress(NeverStarted):
+            yield read_run(state, run)

@@ -1,10 +1,10 @@
 """One `sexton fix` at a time on a node, whatever its state directory.
 
-The locks, one of the node and one of the state directory, are kernel locks (`flock`): they are
-released when their holder dies, however that happens, and stay held by a child that outlives its
-parent. The holder sets a time limit, and an alarm ends it
-at that limit, so nothing waits forever for a hung process. Their files say who holds
-them, since when, until when and for what.
+There are two locks, one of the node and one of the state directory. Both are kernel locks
+(`flock`): released when their holder dies, however that happens, and still held by a child that
+outlives its parent. The holder sets a time limit, and an alarm ends it at that limit, so nothing
+waits forever for a hung process. The lock files name the holder, its start and end times and its
+task.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 from sexton.cure.journal import State
 from sexton.errors import CommandError
@@ -29,7 +28,7 @@ GRACE_S = 15.0
 
 
 class Overdue(CommandError):
-    """Our own time limit is over."""
+    """This process exceeded its own time limit."""
 
 
 @contextmanager
@@ -69,10 +68,8 @@ def _locked(path: str, content: bytes) -> Iterator[None]:
 
 
 def _refusal(content: bytes) -> str:
-    holder: dict[str, Any] = {}
     try:
-        parsed = json.loads(content)
-        holder = parsed if isinstance(parsed, dict) else {}
+        holder = json.loads(content)
         left = float(holder["until"]) - time.time()
         text = f"process {int(holder['pid'])} holds the lock ({printable(str(holder['doing']))})"
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""What a fix has to improve, measured in the same way before and after.
+"""What a fix must improve, measured in the same way before and after.
 
 Each measure is a number or absent: what could not be measured is not zero. Rates are over the whole
 window, so ten seconds before can be compared with ten minutes after.
@@ -7,7 +7,6 @@ window, so ten seconds before can be compared with ten minutes after.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from sexton.detect.leak import comparable_counts
 from sexton.detect.resets import in_window as resets_in
@@ -35,11 +34,9 @@ def measure(
 ) -> dict[str, float]:
     """All measures that the window allows."""
     found: dict[str, float] = {SECONDS: window.seconds}
-    counted = dying_over(window)
-    if counted:
+    if counted := dying_over(window):
         found[DYING] = float(counted[-1][1])
-    rate = slope(counted)
-    if rate is not None:
+    if (rate := slope(counted)) is not None:
         found[SLOPE] = rate * 60
     busy = core_shares(window)
     for core in cores:
@@ -85,8 +82,8 @@ def core_shares(window: Window) -> dict[int, float]:
 
 
 def _throttled(window: Window) -> float | None:
-    """Milliseconds per second that cgroups were throttled; 0 if none has a quota. Cgroups of which
-    that is unknown are left out; unknown if there are no others."""
+    """Milliseconds per second that cgroups were throttled; 0 if none has a quota. Leaves out
+    cgroups without a reading; `None` if there are no others."""
     batches = window.batches(CgroupThrottle)
     if batches is None:
         return None
@@ -106,8 +103,3 @@ def _reclaim(window: Window) -> float | None:
         return None
     moved = paging.between(readings[0], readings[-1])
     return None if moved.by_tasks is None else moved.by_tasks / moved.seconds
-
-
-def plain(found: dict[str, float]) -> dict[str, Any]:
-    """Rounded for a plan, so that the same window gives the same text."""
-    return {name: round(value, 3) for name, value in found.items()}

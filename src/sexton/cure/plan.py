@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sexton.cure import measures
 from sexton.cure.preconditions import Probes
@@ -115,7 +116,9 @@ def make_plan(diagnosis: Diagnosis, window: Window, context: PlanContext) -> Pla
     if problems.keys() & {zombie_memcgs.NAME, leaked_scopes.NAME, slow_memcg_stats.NAME}:
         _remove_leftovers(draft, needed=leaked_scopes.NAME in problems)
     if zombie_memcgs.NAME in problems:
-        _drop_caches(draft, window)
+        if context.options.allow_drop_caches:
+            identity = draft.next_id("drop-caches")
+            draft.steps.append(drop_caches.propose(identity, _cached(window), probes.dying()))
         _last_resort(draft, diagnosis)
     for name, found in sorted(problems.items()):
         if name == cgroup_churn.NAME and stops_all_churn(window, draft.stopped):
@@ -125,7 +128,8 @@ def make_plan(diagnosis: Diagnosis, window: Window, context: PlanContext) -> Pla
             draft.notes.append(f"{found.summary}: {check.plan_note}")
     saturated = problems.get(saturated_core.NAME)
     cores = [int(name) for name in saturated.entities.get("core", ())] if saturated else []
-    baseline = measures.plain(measures.measure(window, cores, draft.stopped))
+    measured = measures.measure(window, cores, draft.stopped)
+    baseline: dict[str, Any] = {name: round(value, 3) for name, value in measured.items()}
     baseline["cores"] = " ".join(map(str, cores))
     return Plan(
         node=probes.read("hostname"),
@@ -153,11 +157,10 @@ def _same_boot(diagnosis: Diagnosis, boot_id: str) -> None:
 
 def _root(diagnosis: Diagnosis) -> str:
     """Summary of the root of the best chain, else of the worst finding."""
-    known = diagnosis.by_id
     if diagnosis.chains:
-        return known[diagnosis.chains[0].root].summary
-    worst = [finding.summary for finding in diagnosis.findings if finding.is_problem]
-    return worst[0] if worst else "No problem found"
+        return diagnosis.by_id[diagnosis.chains[0].root].summary
+    problems = (finding.summary for finding in diagnosis.findings if finding.is_problem)
+    return next(problems, "No problem found")
 
 
 def _zombie_leaving_units(diagnosis: Diagnosis) -> frozenset[str]:
@@ -235,8 +238,11 @@ def _need(draft: _Draft, unit: str) -> str:
     subject = draft.context.needs.get(unit)
     if subject is None or subject.verdict is not Need.NEEDED:
         return ""
-    reasons = "; ".join(f"{reason.what}: {reason.value}" for reason in subject.reasons[:2])
-    return f"it is needed here ({reasons}). Fix the unit: journalctl -u {unit} -n 50"
+    return f"it is needed here ({_reasons(subject)}). Fix the unit: journalctl -u {unit} -n 50"
+
+
+def _reasons(subject: Subject) -> str:
+    return "; ".join(f"{reason.what}: {reason.value}" for reason in subject.reasons[:2])
 
 
 def _pattern(draft: _Draft, finding: Finding, unit: str) -> str:
@@ -249,8 +255,7 @@ def _pattern(draft: _Draft, finding: Finding, unit: str) -> str:
         parts.append("it exits cleanly, so this may be intended")
     subject = draft.context.needs.get(unit)
     if subject is not None and subject.verdict is Need.UNNEEDED:
-        reasons = "; ".join(f"{reason.what}: {reason.value}" for reason in subject.reasons[:2])
-        parts.append(f"nothing here needs it ({reasons})")
+        parts.append(f"nothing here needs it ({_reasons(subject)})")
     elif subject is None or subject.verdict is Need.UNKNOWN:
         parts.append("unknown whether anything here needs it (sexton audit)")
     return "; ".join(parts)
@@ -313,7 +318,7 @@ def _allowed_collateral(draft: _Draft, path: str) -> Collateral | None:
         return None
     refused = refusals(found)
     if refused and not draft.context.options.accept_collateral:
-        draft.refusals += _joined(refused)
+        draft.refusals.append(_joined(refused))
         return None
     return found
 
@@ -330,20 +335,12 @@ def _remove_leftovers(draft: _Draft, needed: bool) -> None:
         draft.steps.append(remove_empty_cgroups.propose(draft.next_id("remove"), found))
 
 
-def _drop_caches(draft: _Draft, window: Window) -> None:
-    if draft.context.options.allow_drop_caches:
-        draft.steps.append(
-            drop_caches.propose(draft.next_id("drop-caches"), _cached(window), draft.probes.dying())
-        )
-
-
-def _joined(refused: Iterable[Refusal]) -> list[Refusal]:
+def _joined(refused: Sequence[Refusal]) -> Refusal:
     """One refusal per parent, however many reasons."""
-    reasons = list(refused)
-    first = reasons[0]
-    more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
-    reason = "; ".join(refusal.reason for refusal in reasons[:3]) + more
-    return [Refusal(first.target, f"reclaim also hits running cgroups: {reason}", first.override)]
+    first = refused[0]
+    more = f"; and {len(refused) - 3} more" if len(refused) > 3 else ""
+    reason = "; ".join(refusal.reason for refusal in refused[:3]) + more
+    return Refusal(first.target, f"reclaim also hits running cgroups: {reason}", first.override)
 
 
 def _parents(found: Iterable[Owner]) -> tuple[list[Owner], int]:
@@ -355,7 +352,7 @@ def _parents(found: Iterable[Owner]) -> tuple[list[Owner], int]:
     for owner in sure:
         weight[owner.path] += owner.dying or 0
     least = SHARE.value / 100 * weight.total()
-    first = _first_of(sure)
+    first = {owner.path: owner for owner in reversed(sure)}
     chosen = [first[path] for path, number in weight.most_common() if number >= least]
     return chosen, weight.total() - sum(weight[owner.path] for owner in chosen)
 
@@ -368,17 +365,9 @@ def _guess(found: Iterable[Owner]) -> str:
     return f" (most leftover bytes: {size(most.bytes)} below {most.path}, which is only a guess)"
 
 
-def _first_of(found: Iterable[Owner]) -> dict[str, Owner]:
-    first: dict[str, Owner] = {}
-    for owner in found:
-        first.setdefault(owner.path, owner)
-    return first
-
-
 def _last_resort(draft: _Draft, diagnosis: Diagnosis) -> None:
-    in_cluster = exists(draft.context.host.files, "/var/lib/kubelet") or exists(
-        draft.context.host.files, "/etc/kubernetes"
-    )
+    files = draft.context.host.files
+    in_cluster = exists(files, "/var/lib/kubelet") or exists(files, "/etc/kubernetes")
     node = diagnosis.node
     assert node is not None
     draft.steps.append(reboot_node.propose(draft.next_id("reboot"), node.hostname, in_cluster))

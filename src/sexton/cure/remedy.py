@@ -2,11 +2,11 @@
 
 A remedy is a module in `sexton.cure.remedies`; its stem is its name in plans and journals. It has
 
-- ``propose(…) -> Step``: the step in words and values; changes nothing;
-- ``prepare(step, context) -> dict``: everything an undo needs, read before anything is changed;
-- ``carry_out(step, context) -> dict``: do it; in the outcome `said` is a line for display, `told`
+- ``propose(…) -> Step``: describes the step; changes nothing;
+- ``prepare(step, context) -> dict``: reads everything an undo needs, before anything is changed;
+- ``carry_out(step, context) -> dict``: does it; in the outcome `said` is a line for display, `told`
   an optional list of further lines, `skipped` means that nothing had to be done;
-- ``undo(before, context) -> list[str]``: restore what `prepare` read; repeating it is harmless.
+- ``undo(before, context) -> list[str]``: restores what `prepare` read; may be repeated.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from sexton.errors import CommandError
@@ -201,14 +201,8 @@ def same_content(one: Entry, other: Entry) -> bool:
 def entry_json(entry: Entry) -> dict[str, Any]:
     """For the journal."""
     return {
-        "path": entry.path,
-        "kind": entry.kind,
+        **{field.name: getattr(entry, field.name) for field in fields(entry)},
         "content": base64.b64encode(entry.content).decode("ascii"),
-        "target": entry.target,
-        "mode": entry.mode,
-        "uid": entry.uid,
-        "gid": entry.gid,
-        "mtime_ns": entry.mtime_ns,
         "attributes": {
             name: base64.b64encode(value).decode("ascii")
             for name, value in entry.attributes.items()
@@ -241,14 +235,12 @@ def entry_from_json(value: Mapping[str, Any]) -> Entry:
     return entry
 
 
-def unit_entries(
-    names: Iterable[str], directories: Iterable[str] = UNIT_DIRECTORIES
-) -> list[Entry]:
+def unit_entries(names: Iterable[str]) -> list[Entry]:
     """All entries of a unit with these names; directories come before their contents."""
     wanted = frozenset(names)
     found: list[Entry] = []
     size = 0
-    for directory in directories:
+    for directory in UNIT_DIRECTORIES:
         for path in _paths(directory, wanted):
             entry = read_entry(path)
             if entry is None:  # removed meanwhile
@@ -277,15 +269,15 @@ def enabling_links(entries: Iterable[Entry]) -> list[Entry]:
 def _paths(directory: str, names: frozenset[str]) -> Iterator[str]:
     if read_entry(directory) is not None:
         yield directory
-    for name in _listed(directory):
+    for name in _names(directory):
         path = f"{directory}/{name}"
         if name in names or _leads_to(path, names):
             yield path
         elif name.endswith(".d") and name.removesuffix(".d") in names:
             yield path
-            yield from (f"{path}/{other}" for other in _listed(path))
+            yield from (f"{path}/{other}" for other in _names(path))
         elif name.endswith(DEPENDENCIES):
-            yield from (f"{path}/{other}" for other in _listed(path) if other in names)
+            yield from (f"{path}/{other}" for other in _names(path) if other in names)
 
 
 def _leads_to(path: str, names: frozenset[str]) -> bool:
@@ -313,7 +305,7 @@ def template_of(name: str) -> str:
     return f"{head}@.{tail.rpartition('.')[2]}" if at else name
 
 
-def _listed(directory: str) -> list[str]:
+def _names(directory: str) -> list[str]:
     """Names in a real directory; a link to a directory counts as empty."""
     entry = read_entry(directory)
     if entry is None or entry.kind != DIRECTORY:

@@ -52,17 +52,8 @@ STOP_S = 90.0
 _PASSING_S = 5.0
 MASK_DIRECTORIES = ("/etc/systemd/system", "/etc/systemd/system.control")
 DROP_IN = "zz-sexton.conf"
-_WRITTEN = "# Written by sexton fix; sexton fix rollback removes it.\n"
-#: What an override may set. The first ends the loop and allows a manual start; the second lets it
-#: loop slowly; the third is what some guides advise, but it hides the failure.
-OVERRIDES: Mapping[str, str] = {
-    "no-restart": f"{_WRITTEN}[Service]\nRestart=no\n",
-    "back-off": (
-        f"{_WRITTEN}[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=5\n"
-        "[Service]\nRestartSec=60s\n"
-    ),
-    "true": f"{_WRITTEN}[Service]\nExecStart=\nExecStart=/bin/true\nRestart=no\n",
-}
+#: Ends the loop and allows a manual start.
+OVERRIDE = "# Written by sexton fix; sexton fix rollback removes it.\n[Service]\nRestart=no\n"
 _ROOT = "/org/freedesktop/systemd1"
 _MANAGER = f"{SYSTEMD}.Manager"
 _UNIT = f"{SYSTEMD}.Unit"
@@ -163,17 +154,15 @@ def snapshot_unit(name: str, host: Host | None = None) -> UnitSnapshot:
     return replace(found, names=names, entries=tuple(unit_entries(names)))
 
 
-def stop(unit: str | UnitSnapshot, writer: Writer, deadline_s: float = STOP_S) -> None:
+def stop(before: UnitSnapshot, writer: Writer, deadline_s: float = STOP_S) -> None:
     """Stop it as ``systemctl stop`` does: ExecStop, SIGTERM, and SIGKILL at its own timeout."""
-    writer.systemctl("stop", _known(unit).id, deadline_s=deadline_s)
+    writer.systemctl("stop", before.id, deadline_s=deadline_s)
 
 
-def disable(
-    unit: str | UnitSnapshot, writer: Writer, deadline_s: float = RELOAD_S
-) -> tuple[str, ...]:
+def disable(before: UnitSnapshot, writer: Writer, deadline_s: float = RELOAD_S) -> tuple[str, ...]:
     """Remove every link that starts it; returns their paths. A static unit has none."""
     gone = []
-    for entry in enabling_links(_known(unit).entries):
+    for entry in enabling_links(before.entries):
         if read_entry(entry.path) is not None:
             writer.remove_link(entry.path, entry.target)
             gone.append(entry.path)
@@ -197,17 +186,14 @@ def mask_place(before: UnitSnapshot) -> str:
     )
 
 
-def mask(unit: str | UnitSnapshot, writer: Writer, deadline_s: float = RELOAD_S) -> str:
+def mask(before: UnitSnapshot, writer: Writer, deadline_s: float = RELOAD_S) -> str:
     """Prevent every start; returns the link's path, "" if it was already masked."""
-    before = _known(unit)
     path = mask_place(before)
     if not path:
         return ""
     found = read_entry(path)
     if found is None:
-        directory = path.rpartition("/")[0]
-        if read_entry(directory) is None:
-            writer.make_directory(directory)
+        _make_parent(path, writer)
         writer.make_link(path, "/dev/null")
     elif not found.masks:
         raise CommandError(f"{path}: already exists; not changed")
@@ -220,19 +206,14 @@ def override_place(before: UnitSnapshot) -> str:
     return f"/etc/systemd/system/{before.id}.d/{DROP_IN}"
 
 
-def override(
-    unit: str | UnitSnapshot, writer: Writer, what: str = "no-restart", deadline_s: float = RELOAD_S
-) -> str:
-    """Write one of `OVERRIDES` as a drop-in; returns its path."""
-    before = _known(unit)
+def override(before: UnitSnapshot, writer: Writer, deadline_s: float = RELOAD_S) -> str:
+    """Write `OVERRIDE` as a drop-in; returns its path."""
     if not before.id.endswith(".service"):
         raise CommandError(f"{before.id}: only a service has a restart policy to override")
-    path, content = override_place(before), OVERRIDES[what].encode("ascii")
+    path, content = override_place(before), OVERRIDE.encode("ascii")
     found = read_entry(path)
     if found is None:
-        directory = path.rpartition("/")[0]
-        if read_entry(directory) is None:
-            writer.make_directory(directory)
+        _make_parent(path, writer)
         writer.write_file(path, content)
     elif found.content != content:
         raise CommandError(f"{path}: already exists; not changed")
@@ -240,7 +221,13 @@ def override(
     return path
 
 
-def restore(before: UnitSnapshot, writer: Writer, deadline_s: float = RELOAD_S) -> Restored:
+def _make_parent(path: str, writer: Writer) -> None:
+    directory = path.rpartition("/")[0]
+    if read_entry(directory) is None:
+        writer.make_directory(directory)
+
+
+def restore(before: UnitSnapshot, writer: Writer) -> Restored:
     """Restore the unit; safe to repeat, also after a partial restore."""
     made: list[str] = []
     removed: list[str] = []
@@ -252,8 +239,8 @@ def restore(before: UnitSnapshot, writer: Writer, deadline_s: float = RELOAD_S) 
         except CommandError as error:  # restore the rest anyway
             left.append(str(error))
     if made or removed or _is_out_of_date(before):
-        writer.systemctl("daemon-reload", deadline_s=deadline_s)
-    started = _start_again(before, writer, deadline_s)
+        writer.systemctl("daemon-reload", deadline_s=RELOAD_S)
+    started = _start_again(before, writer)
     return Restored(tuple(made), tuple(removed), tuple(left), started)
 
 
@@ -279,7 +266,7 @@ def _remove_ours(before: UnitSnapshot, writer: Writer, removed: list[str], left:
                 continue
             if found.kind == LINK and found.masks and path != drop_in:
                 writer.remove_link(path, found.target)
-            elif path == drop_in and _is_override(found):
+            elif path == drop_in and found.kind == FILE and found.content == OVERRIDE.encode():
                 writer.remove_file(path, found.content)
             else:
                 continue
@@ -303,11 +290,6 @@ def _make_again(entry: Entry, writer: Writer, made: list[str], left: list[str]) 
         left.append(f"{entry.path}: was a {entry.kind}, cannot be created again")
 
 
-def _is_override(entry: Entry) -> bool:
-    ours = {content.encode("ascii") for content in OVERRIDES.values()}
-    return entry.kind == FILE and entry.content in ours
-
-
 def _is_empty(path: str) -> bool:
     found = read_entry(path)
     return found is not None and found.kind == DIRECTORY and not os.listdir(path)
@@ -325,21 +307,17 @@ def _make(entry: Entry, writer: Writer) -> bool:
     return True
 
 
-def _start_again(before: UnitSnapshot, writer: Writer, deadline_s: float) -> bool:
-    """Does not wait: a unit that crash-looped before will do so again."""
+def _start_again(before: UnitSnapshot, writer: Writer) -> bool:
+    """Start it if it was running; does not wait: a unit that crash-looped will do so again."""
     if not before.running or before.load_state != "loaded":
         return False
     now = snapshot_unit(before.id)
     if now.running:
         return False
     if now.active_state == "failed":  # systemd refuses to reset one that is not loaded
-        writer.systemctl("reset-failed", before.id, deadline_s=deadline_s)
-    writer.systemctl("start", "--no-block", before.id, deadline_s=deadline_s)
+        writer.systemctl("reset-failed", before.id, deadline_s=RELOAD_S)
+    writer.systemctl("start", "--no-block", before.id, deadline_s=RELOAD_S)
     return True
-
-
-def _known(unit: str | UnitSnapshot) -> UnitSnapshot:
-    return snapshot_unit(unit) if isinstance(unit, str) else unit
 
 
 def _shadowed(before: UnitSnapshot) -> frozenset[str]:

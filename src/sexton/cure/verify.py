@@ -1,7 +1,7 @@
-"""Did it help? One window after the apply, compared with what was measured before.
+"""Compares one window after an apply with what was measured before: did it help?
 
-Each criterion is *met*, *not met* or *unknown*. Without an earlier measurement it is judged on its
-own, and the note says so. Zombies freed are counted, and so are those that remain.
+Each criterion is *met*, *not met* or *unknown*. Without an earlier measurement, only the new value
+is judged, with a note. Freed and remaining zombies are counted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from sexton.cure import measures
 from sexton.cure.journal import STOPPED as STOPPED_EARLY
@@ -29,6 +29,20 @@ SAME = Threshold("same", 20, "% more", "normal variation between two windows")
 SCANNED = Threshold("scanned", 1_000, "pages/s", "4 MB/s, as much as caching a log file takes")
 STOPPED = Threshold("stopped", 5, "ms/s", "0.5 % of one core")
 DOWN = Threshold("down", 10, "% of a core", "below that a core is not busy in the kernel")
+
+
+class _Rate(NamedTuple):
+    """A rate that must not rise; up to `little` is always allowed."""
+
+    what: str
+    measure: str
+    unit: str
+    little: Threshold
+    read_from: str
+
+
+_THROTTLING = _Rate("CPU throttling", measures.THROTTLED, "ms/s", STOPPED, "cpu.stat")
+_RECLAIM = _Rate("direct reclaim", measures.RECLAIM, "pages/s", SCANNED, "/proc/vmstat pgscan")
 
 
 class Met(StrEnum):
@@ -51,7 +65,8 @@ class CriterionResult:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`freed` is what the apply itself counted; `dead_now` is how many are dying now."""
+    """Result of a verify. `freed` has the lines of the steps that freed zombies; `dead_before` and
+    `dead_now` count dying cgroups."""
 
     run: str
     seconds: float
@@ -90,17 +105,7 @@ def verify(run: Run, window: Window) -> Verified:
     if any(remedy(step.remedy).RECLAIMS for step in run.steps):
         results.insert(0, _fewer(at_apply, now.get(measures.DYING)))
     results += [_core(before, now, core) for core in cores]
-    results.append(
-        _not_up("CPU throttling", measures.THROTTLED, (before, now), ("ms/s", STOPPED, "cpu.stat"))
-    )
-    results.append(
-        _not_up(
-            "direct reclaim",
-            measures.RECLAIM,
-            (before, now),
-            ("pages/s", SCANNED, "/proc/vmstat pgscan"),
-        )
-    )
+    results += [_not_up(rate, before, now) for rate in (_THROTTLING, _RECLAIM)]
     results.append(_resets(now))
     if run.ended == STOPPED_EARLY:
         results.append(_steps(run))
@@ -125,13 +130,13 @@ def freed_lines(outcomes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _fewer(before: Any, now: float | None) -> CriterionResult:
-    """What the plan was for: zombies are freed, and by more than what comes and goes anyway."""
+    """Zombies were freed, and more than usual variation explains."""
     what, source = "dying memory cgroups", "census"
     earlier = _number(before, "{:,.0f}")
     if before is None or now is None:
         return CriterionResult(what, earlier, _number(now, "{:,.0f}"), Met.UNKNOWN, source)
     gone = change(now, float(before))
-    met = Met.YES if gone >= min(ENOUGH.value, float(before) / 2) else Met.NO
+    met = _met(gone >= min(ENOUGH.value, float(before) / 2))
     note = "" if met is Met.YES else "the plan was to free them"
     return CriterionResult(what, earlier, f"{now:,.0f}", met, source, note)
 
@@ -146,13 +151,10 @@ def _slope(before: Mapping[str, Any], window: Window) -> CriterionResult:
         return CriterionResult(what, earlier, "?", Met.UNKNOWN, source, f"not counted: {why}")
     more = change(points[0][1], points[-1][1])
     note = f"{points[0][1]:,} to {points[-1][1]:,} in {duration(points[-1][0] - points[0][0])}"
-    within = 0 < more < ENOUGH.value
-    if within:
+    if 0 < more < ENOUGH.value:
         note += f"; fewer than {ENOUGH.value:.0f} is noise"
-    good = rate <= 0 or more < ENOUGH.value
-    return CriterionResult(
-        what, earlier, f"{rate * 60:+.1f}", Met.YES if good else Met.NO, source, note
-    )
+    met = _met(rate <= 0 or more < ENOUGH.value)
+    return CriterionResult(what, earlier, f"{rate * 60:+.1f}", met, source, note)
 
 
 def _restarts(window: Window, now: Mapping[str, float], unit: str) -> CriterionResult:
@@ -165,8 +167,7 @@ def _restarts(window: Window, now: Mapping[str, float], unit: str) -> CriterionR
     if counted is None:  # systemd unloads a masked unit that nothing references
         note = "no longer loaded by systemd: not running"
         return CriterionResult(what, "crash loop", "0", Met.YES, source, note)
-    met = Met.YES if counted == 0 else Met.NO
-    return CriterionResult(what, "crash loop", f"{counted:.0f}", met, source)
+    return CriterionResult(what, "crash loop", f"{counted:.0f}", _met(counted == 0), source)
 
 
 def _core(before: Mapping[str, Any], now: Mapping[str, float], core: int) -> CriterionResult:
@@ -179,41 +180,27 @@ def _core(before: Mapping[str, Any], now: Mapping[str, float], core: int) -> Cri
         good, note = later < DOWN.value, f"not measured before; under {DOWN.value:.0f} % passes"
     else:
         good, note = later < float(earlier) or later < DOWN.value, ""
-    met = Met.YES if good else Met.NO
-    return CriterionResult(what, _number(earlier, "{:.0f} %"), f"{later:.0f} %", met, source, note)
+    shown = _number(earlier, "{:.0f} %")
+    return CriterionResult(what, shown, f"{later:.0f} %", _met(good), source, note)
 
 
-def _not_up(
-    what: str,
-    name: str,
-    sides: tuple[Mapping[str, Any], Mapping[str, float]],
-    about: tuple[str, Threshold, str],
-) -> CriterionResult:
-    unit, little, source = about
-    earlier, later = sides[0].get(name), sides[1].get(name)
-    before = _number(earlier, "{:,.1f} " + unit)
+def _not_up(rate: _Rate, before: Mapping[str, Any], now: Mapping[str, float]) -> CriterionResult:
+    earlier, later = before.get(rate.measure), now.get(rate.measure)
+    shown = _number(earlier, "{:,.1f} " + rate.unit)
     if later is None:
-        return CriterionResult(what, before, "?", Met.UNKNOWN, source)
-    allowed = max(float(earlier or 0) * (1 + SAME.value / 100), little.value)
-    met = Met.YES if later <= allowed else Met.NO
-    return CriterionResult(
-        what, before, f"{later:,.1f} {unit}", met, source, f"limit {allowed:,.0f} {unit}"
-    )
+        return CriterionResult(rate.what, shown, "?", Met.UNKNOWN, rate.read_from)
+    allowed = max(float(earlier or 0) * (1 + SAME.value / 100), rate.little.value)
+    value, limit = f"{later:,.1f} {rate.unit}", f"limit {allowed:,.0f} {rate.unit}"
+    return CriterionResult(rate.what, shown, value, _met(later <= allowed), rate.read_from, limit)
 
 
 def _resets(now: Mapping[str, float]) -> CriterionResult:
     what, source = "NIC resets", "ethtool -S, kernel log"
     counted = now.get(measures.RESETS)
     if counted is None:
-        return CriterionResult(
-            what,
-            "",
-            "?",
-            Met.UNKNOWN,
-            source,
-            "neither kernel log nor counters could be read (try sudo)",
-        )
-    return CriterionResult(what, "", f"{counted:.0f} new", Met.NO if counted else Met.YES, source)
+        note = "neither kernel log nor counters could be read (try sudo)"
+        return CriterionResult(what, "", "?", Met.UNKNOWN, source, note)
+    return CriterionResult(what, "", f"{counted:.0f} new", _met(not counted), source)
 
 
 def _steps(run: Run) -> CriterionResult:
@@ -222,6 +209,10 @@ def _steps(run: Run) -> CriterionResult:
     now = f"{done} of {len(run.steps)}"
     note = f"stopped: {printable(run.ended_why)}" if run.ended_why else ""
     return CriterionResult("steps applied", "", now, Met.NO, "journal of this apply", note)
+
+
+def _met(good: bool) -> Met:
+    return Met.YES if good else Met.NO
 
 
 def _number(value: Any, shape: str) -> str:

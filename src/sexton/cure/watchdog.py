@@ -1,4 +1,4 @@
-"""Watches whether a change harms the node while it is being applied.
+"""Watches for harm to the node while a change is applied.
 
 It compares two kinds of readings with those before the change: reset and error counters of the
 network interfaces (any rise is too much), and pressure (PSI), the share of the last seconds in
@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from sexton.detect.registry import Threshold
@@ -97,14 +98,12 @@ class Watchdog:
     def read(self) -> Levels:
         """Read pressure and NIC counters now."""
         stalled: dict[str, int] = {}
-        try:
+        with suppress(SourceError):
             for row in pressure.PressureFiles(self._host).collect():
                 if row.kind == "some" and row.resource in _RESOURCES:
                     stalled[row.resource] = row.total_us
-        except SourceError:
-            pass
         nic: dict[str, int] = {}
-        try:
+        with suppress(SourceError):
             content = text(self._host.files, f"{self._host.net_dir}/dev")
             for device in net_dev.parse(content):
                 if device.name in self._real:
@@ -112,8 +111,6 @@ class Watchdog:
             for counter in self._counters.collect():
                 if counter.counter in COUNTERS:
                     nic[f"{counter.nic} {counter.counter}"] = counter.value
-        except SourceError:
-            pass
         return Levels(time.monotonic(), stalled, nic)
 
     def _watch(self) -> None:

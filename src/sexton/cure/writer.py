@@ -16,7 +16,7 @@ appears complete or not at all. Paths are opened component by component without 
 Why a child: ``echo 0 >memory.force_empty`` and ``memory.reclaim`` work inside `write`, on one core,
 for an unbounded time; the kernel checks for signals only between two passes (mem_cgroup_force_empty
 and user_proactive_reclaim in mm/memcontrol*.c, mm/vmscan.c). The child is niced, kept off the NIC's
-cores, dies with its parent, and is killed at its deadline or as soon as the caller says stop. After
+cores, dies with its parent, and is killed at its deadline or when the caller stops it. After
 the kill it still finishes its current pass, which `WriteResult.seconds` includes. A second thread
 in the child can interrupt the write after a given CPU time, which limits `force_empty`, a file that
 takes no amount. CPU time is what counts, because `force_empty` first waits for other cores to drain
@@ -33,7 +33,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 from sexton.cure.unit_files import (
     DIRECTORY,
@@ -266,7 +266,7 @@ class LiveWriter:
             *_, name = self._cgroup_parts(path)
             if name not in CONTROL_FILES:
                 raise CommandError(f"{printable(path)}: not an allowed control file; refused")
-        with _readable_errors(path), open_parent(path) as (parent, name):
+        with _parent_of(path) as (parent, name):
             # No O_CREAT and no O_TRUNC: this kernel has the file or it does not.
             descriptor = os.open(
                 name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY, dir_fd=parent
@@ -278,37 +278,32 @@ class LiveWriter:
 
     def remove_cgroup(self, path: str) -> None:
         self._cgroup_parts(path)
-        with _readable_errors(path), open_parent(path) as (parent, name):
+        with _parent_of(path) as (parent, name):
             os.rmdir(name, dir_fd=parent)
 
     def write_file(self, path: str, content: bytes, like: Entry | None = None) -> None:
         self._require_unit_path(path)
         with (
-            _readable_errors(path),
-            open_parent(path) as (parent, name),
+            _parent_of(path) as (parent, name),
             _atomic(name, parent) as new,
+            os.fdopen(os.open(new, _CREATE, 0o600, dir_fd=parent), "wb") as stream,
         ):
-            descriptor = os.open(new, _CREATE, 0o600, dir_fd=parent)
-            try:
-                _fill(descriptor, content, like or Entry(path, FILE))
-            finally:
-                os.close(descriptor)
+            _fill(stream, content, like or Entry(path, FILE))
 
     def make_link(self, path: str, target: str, like: Entry | None = None) -> None:
         self._require_unit_path(path)
-        with (
-            _readable_errors(path),
-            open_parent(path) as (parent, name),
-            _atomic(name, parent) as new,
-        ):
+        with _parent_of(path) as (parent, name), _atomic(name, parent) as new:
             os.symlink(target, new, dir_fd=parent)
             if like is not None:
-                _set_owner_and_time(new, parent, like)
+                os.chown(new, like.uid, like.gid, dir_fd=parent, follow_symlinks=False)
+                if like.mtime_ns:
+                    times = (like.mtime_ns, like.mtime_ns)
+                    os.utime(new, ns=times, dir_fd=parent, follow_symlinks=False)
 
     def make_directory(self, path: str, like: Entry | None = None) -> None:
         if path not in self._directories:
             self._require_unit_path(path)
-        with _readable_errors(path), open_parent(path) as (parent, name):
+        with _parent_of(path) as (parent, name):
             os.mkdir(name, 0o755, dir_fd=parent)
             if like is not None:
                 os.chmod(name, like.mode, dir_fd=parent)
@@ -324,7 +319,7 @@ class LiveWriter:
     def remove_directory(self, path: str) -> None:
         if path not in self._directories or not path.endswith(".control"):
             self._require_unit_path(path)
-        with _readable_errors(path), open_parent(path) as (parent, name):
+        with _parent_of(path) as (parent, name):
             os.rmdir(name, dir_fd=parent)
             os.fsync(parent)
 
@@ -357,7 +352,7 @@ class LiveWriter:
             raise CommandError(f"{printable(path)}: {expected.kind} no longer exists")
         if not same_content(found, expected):
             raise CommandError(f"{printable(path)}: changed since; not removed")
-        with _readable_errors(path), open_parent(path) as (parent, name):
+        with _parent_of(path) as (parent, name):
             os.unlink(name, dir_fd=parent)
             os.fsync(parent)
 
@@ -376,7 +371,7 @@ class LiveWriter:
         for mount in cgroup_mounts(self._host):
             top = components(mount.mount_point)
             if parts[: len(top)] == top and len(parts) > len(top):
-                with _readable_errors(path), open_parent(path) as (parent, _):
+                with _parent_of(path) as (parent, _):
                     if os.fstat(parent).st_dev != os.stat(mount.mount_point).st_dev:
                         continue  # another file system is mounted over it
                 return parts[len(top) :]
@@ -399,8 +394,7 @@ class DryWriter:
     actions: list[DryAction] = field(default_factory=list)
 
     def write_control(self, path: str, value: str, limits: WriteLimits) -> WriteResult:  # noqa: ARG002
-        components(path)
-        self.actions.append(DryAction("write control file", path, value))
+        self._record("write control file", path, value)
         return WriteResult("dry run", 0, 0.0, 0.0)
 
     def remove_cgroup(self, path: str) -> None:
@@ -468,10 +462,10 @@ def _sweep(name: str, parent: int) -> str:
     return temporary
 
 
-def _fill(descriptor: int, content: bytes, like: Entry) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(descriptor, left) :]
+def _fill(stream: BinaryIO, content: bytes, like: Entry) -> None:
+    stream.write(content)
+    stream.flush()
+    descriptor = stream.fileno()
     os.fchown(descriptor, like.uid, like.gid)
     os.fchmod(descriptor, like.mode)
     for name, value in like.attributes.items():
@@ -481,18 +475,12 @@ def _fill(descriptor: int, content: bytes, like: Entry) -> None:
     os.fsync(descriptor)
 
 
-def _set_owner_and_time(name: str, parent: int, like: Entry) -> None:
-    os.chown(name, like.uid, like.gid, dir_fd=parent, follow_symlinks=False)
-    if like.mtime_ns:
-        times = (like.mtime_ns, like.mtime_ns)
-        os.utime(name, ns=times, dir_fd=parent, follow_symlinks=False)
-
-
 @contextlib.contextmanager
-def _readable_errors(path: str) -> Iterator[None]:
-    """Turn `OSError` into a one-line `CommandError`."""
+def _parent_of(path: str) -> Iterator[tuple[int, str]]:
+    """The opened parent directory and the last name; an `OSError` becomes a `CommandError`."""
     try:
-        yield
+        with open_parent(path) as found:
+            yield found
     except OSError as error:
         why = {
             errno.EEXIST: "already exists; not changed",

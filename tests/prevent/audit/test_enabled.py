@@ -11,7 +11,7 @@ import pytest
 from sexton.model.audit import EnabledUnit
 from sexton.prevent.audit.enabled import Enabled
 from sexton.prevent.audit.unit_files import UnitTree
-from sexton.prevent.image.directory import ImageDirectory
+from sexton.prevent.image import ImageDirectory
 from tests.prevent.audit.trees import ECS_DEB, PLAIN, Tree
 from tests.support.tools import need
 

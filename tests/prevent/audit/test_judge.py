@@ -13,7 +13,7 @@ from sexton.prevent.audit.enabled import Enabled
 from sexton.prevent.audit.evidence import Connections, Evidence, connections_of
 from sexton.prevent.audit.judge import Context, Judge
 from sexton.prevent.audit.unit_files import UnitTree
-from sexton.prevent.image.directory import ImageDirectory
+from sexton.prevent.image import ImageDirectory
 from sexton.sources.sock_diag import ESTABLISHED, LISTEN, InetSocket, Sockets
 from tests.prevent.audit.trees import ECS_DEB, Tree
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed
-from sexton.prevent.image import directory
-from sexton.prevent.image.directory import ImageDirectory
+from sexton.prevent import image
+from sexton.prevent.image import ImageDirectory
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_ten_gigabytes_of_nothing_are_refused_by_their_size(tree: Path):
 
 
 def test_names_are_bounded(tree: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(directory, "MOST_NAMES", 10)
+    monkeypatch.setattr(image, "MOST_NAMES", 10)
     for number in range(11):
         (tree / f"etc/{number}").touch()
     with pytest.raises(SourceMalformed, match="more than 10"):

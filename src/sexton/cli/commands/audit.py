@@ -28,8 +28,6 @@ from sexton.errors import CommandError, SourceAbsent, SourceError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sexton.cure.protected import Rule
-    from sexton.host.host import Host
     from sexton.model.audit import Audit
     from sexton.prevent.audit.changes import Before
     from sexton.prevent.audit.policy import Entry
@@ -102,10 +100,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _image(args: argparse.Namespace) -> tuple[Audit, str]:
-    """Audit an image."""
     from dataclasses import replace
 
-    from sexton.cli.image import confine_directory, opened
+    from sexton.cli.image import confine_directory, opened, write_kubelet
     from sexton.cli.progress import working
     from sexton.host.host import Host
     from sexton.host.hung import unless_hung
@@ -114,13 +111,15 @@ def _image(args: argparse.Namespace) -> tuple[Audit, str]:
     with working("reading the image"), opened(args.root) as image:
         confine_directory(args.root, booted=False)
         host = Host(image.files, live=False, root=args.root)
-        found = unless_hung(lambda: audit(host, None, _protected(None)), args.root)
-        unless_hung(lambda: _write_kubelet(host, args.kubelet_out), args.root)
+        found = unless_hung(lambda: audit(host), args.root)
+        if args.kubelet_out is not None:
+            unless_hung(lambda: write_kubelet(host, args.kubelet_out), args.root)
         unread = tuple(dict.fromkeys((*image.unread, *found.unread)))
         return replace(found, notes=(*image.notes, *found.notes), unread=unread), image.kind
 
 
 def _node(args: argparse.Namespace) -> tuple[Audit, str]:
+    from sexton.cli.image import protected_rules, write_kubelet
     from sexton.cli.progress import countdown
     from sexton.host.host import open_host
     from sexton.prevent.audit import audit, wanted_sources
@@ -128,38 +127,12 @@ def _node(args: argparse.Namespace) -> tuple[Audit, str]:
 
     span = args.seconds or 5.0
     host = open_host()
-    with Sampler(host, wanted_sources()) as sampler, countdown(span, "watching") as tick:
+    with Sampler(host, wanted_sources()) as sampler, countdown(span) as tick:
         window = sampler.run(span, tick)
-    found = audit(host, window, _protected("/"))
-    _write_kubelet(host, args.kubelet_out)
+    found = audit(host, window, protected_rules())
+    if args.kubelet_out is not None:
+        write_kubelet(host, args.kubelet_out)
     return found, f"watched for {span:g} s"
-
-
-def _write_kubelet(host: Host, path: str | None) -> None:
-    """Write the corrected configuration; of several the first that could be parsed."""
-    import sys
-
-    from sexton.model.text import printable
-    from sexton.prevent.kubelet import corrected, inspect
-
-    if path is None:
-        return
-    for file in inspect(host):
-        content = corrected(file)
-        if content is not None:
-            _write(path, content)
-            print(f"sexton: wrote {printable(path)}, corrected from {file.path}", file=sys.stderr)
-            return
-    what = "no readable kubelet configuration found"
-    print(f"sexton: {printable(path)} not written: {what}", file=sys.stderr)
-
-
-def _protected(root: str | None) -> tuple[Rule, ...]:
-    """The node's own list; an image's list is not trusted."""
-    from sexton.cure.protected import CONFIG, rules_of
-
-    content = _text(CONFIG) if root is not None else None
-    return () if content is None else rules_of(content)
 
 
 def _before(args: argparse.Namespace) -> Before | None:

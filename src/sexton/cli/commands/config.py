@@ -25,14 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import sys
-
     from sexton.detect.registry import settings_in_force
     from sexton.reports.text.settings import config_json, config_text
 
     settings = settings_in_force()
-    if args.json:
-        output.print_json(config_json(settings))
-    else:
-        sys.stdout.write(config_text(settings, output.width(), args.all))
+    text = config_text(settings, output.width(), args.all)
+    output.print_result(args, config_json(settings), text)
     return 0

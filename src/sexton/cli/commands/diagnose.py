@@ -29,13 +29,14 @@ Exit: 0 healthy, 1 problem found, 2 failed, 3 could not tell.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 from sexton.cli import output
 from sexton.cli.configuration import add_config
-from sexton.cli.incident import add_html, check_html, write_html
 from sexton.cli.options import add_json
 from sexton.cli.window import (
+    add_archive,
     add_live_options,
     add_recording,
     add_span,
@@ -45,26 +46,26 @@ from sexton.cli.window import (
     is_archive,
     open_recording,
     read_archived,
-    read_back,
     requested_span,
     watch,
 )
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sexton.model.diagnosis import Diagnosis
     from sexton.model.window import Window
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "archive",
-        nargs="?",
-        metavar="ARCHIVE",
-        help="a tar made by the script of `sexton collect`; - reads it from standard input",
-    )
+    add_archive(parser)
     add_json(parser)
-    add_html(parser)
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        help="also write the verdict and charts to one HTML file (mode 0600, overwritten)",
+    )
     add_live_options(parser)
     add_recording(parser)
     add_span(parser)
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     if args.recording is not None:
         diagnosis = _recorded(args)
     else:
-        diagnosis, window = _seen(args)
+        diagnosis, window = _sampled(args)
     if args.json:
         from sexton.reports.json.diagnosis import diagnosis_json
 
@@ -89,14 +90,15 @@ def run(args: argparse.Namespace) -> int:
 
         sys.stdout.write(verdict_text(diagnosis, output.width(), colour=output.colour()))
     if args.html is not None:
-        sys.stdout.flush()  # whatever becomes of the file, the verdict is not lost
-        write_html(args, diagnosis, window)
+        sys.stdout.flush()  # print the verdict even if the file cannot be written
+        _write_html(args, diagnosis, window)
     return int(diagnosis.exit)
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Options that exclude each other."""
-    check_html(args)
+    """Refuse options that exclude each other, and a FILE that cannot be written."""
+    if args.html is not None:
+        _check_html(args.html)
     if args.archive is None and args.recording is not None and is_archive(args.recording):
         args.archive, args.recording = args.recording, None
     if args.recording is None and (args.around is not None or args.window is not None):
@@ -109,7 +111,7 @@ def _check(args: argparse.Namespace) -> None:
         check_archive(args)
 
 
-def _seen(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
+def _sampled(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
     from sexton.explain.diagnosis import diagnose
 
     seen = read_archived(args.archive) if args.archive is not None else watch(args, "diagnose")
@@ -126,10 +128,68 @@ def _recorded(args: argparse.Namespace) -> Diagnosis:
 
     gc.disable()  # rows hold no cycles: looking for some would take an eighth of the time
     recording = open_recording(args.recording)
-    found = read_back(recording, requested_span(args, recording))
+    from sexton.replay.window import window
+
+    found = window(recording, requested_span(args, recording))
     with working("reading the recording"):
         diagnosis = diagnose(found.window, cost_of(found.window, "replayed from a recording"))
     replayed = Replayed(args.recording, found.notes)
-    # What the detectors took counts too: a night of readings is theirs to look at.
+    # Again, to include what the detectors used: they read the recording.
     cost = cost_of(found.window, "replayed from a recording")
     return replace(diagnosis, cost=cost, replayed=replayed)
+
+
+def _check_html(path: str) -> None:
+    """Fail before measuring for ten seconds, not after."""
+    if "\0" in path:
+        raise CommandError("the path contains a NUL byte")
+    if path in ("", "-"):
+        raise CommandError("--html needs a file name: the verdict goes to standard output")
+    if os.path.isdir(path):
+        raise CommandError(f"{path}: Is a directory")
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise CommandError(f"{path}: No such directory")
+    if not os.access(folder, os.W_OK):
+        raise CommandError(f"{path}: Permission denied")
+
+
+def _write_html(args: argparse.Namespace, diagnosis: Diagnosis, window: Window | None) -> None:
+    """Write the file from the recording, or from the live window."""
+    from sexton.cli.profile.capture import deliver_text
+    from sexton.explorer.files.incident import incident_html
+
+    data, notes = _charts(args, diagnosis, window)
+    deliver_text(incident_html(diagnosis, data, notes), args.html)
+
+
+def _charts(
+    args: argparse.Namespace, diagnosis: Diagnosis, window: Window | None
+) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+    """Data of the charts, and notes on what is missing."""
+    import tempfile
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    if find_spec("pyarrow") is None:
+        return None, ("No charts: they need pyarrow, pip install 'sexton[recorder]'.",)
+    if window is None:
+        return _charts_of(Path(args.recording), diagnosis)
+    from sexton.replay.window_recording import keep
+
+    with tempfile.TemporaryDirectory(prefix="sexton-html-") as place:
+        keep(window, Path(place, "recording"))
+        return _charts_of(Path(place, "recording"), diagnosis)
+
+
+def _charts_of(recording: Path, diagnosis: Diagnosis) -> tuple[dict[str, Any], tuple[str, ...]]:
+    from sexton.cli.progress import working
+    from sexton.explorer.files.incident import page_data, shortfall
+    from sexton.explorer.tiles.view import View
+
+    view = View.open(recording)
+    # Fork the readers before the progress line starts its thread.
+    with working("drawing"):
+        view.warm()
+        data = page_data(view, diagnosis)
+    return data, tuple(shortfall(data))

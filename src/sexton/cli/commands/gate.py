@@ -21,13 +21,10 @@ from typing import TYPE_CHECKING
 
 from sexton.cli import output
 from sexton.cli.options import add_json_format, seconds
-from sexton.errors import CommandError, SourceAbsent, SourceError
+from sexton.errors import CommandError, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sexton.host.host import Host
-    from sexton.model.audit import Audit
     from sexton.model.window import Window
     from sexton.prevent.gate import Gate, Policy
     from sexton.prevent.image import Image
@@ -80,16 +77,8 @@ def run(args: argparse.Namespace) -> int:
     from sexton.prevent.gate import builtin_text
 
     if args.print_policy:
-        others = (
-            args.root,
-            args.policy,
-            args.agents,
-            args.format,
-            args.out,
-            args.seconds,
-            args.kubelet_out,
-        )
-        if any(item is not None for item in others):
+        others = ("root", "policy", "agents", "format", "out", "seconds", "kubelet_out")
+        if any(getattr(args, name) is not None for name in others):
             raise CommandError("--print-policy cannot be combined with other options")
         sys.stdout.write(builtin_text())
         return 0
@@ -161,15 +150,18 @@ def _judge(
     image: Image | None = None,
 ) -> int:
     import datetime
+    import os
     import sys
+    from functools import partial
 
-    from sexton.cli.image import confine_directory
+    from sexton.cli.image import confine_directory, protected_rules, write_kubelet
     from sexton.cli.profile.capture import deliver_text
     from sexton.cli.progress import working
     from sexton.host.hung import unless_hung
+    from sexton.prevent.audit import audit
     from sexton.prevent.gate import Target, is_booted, judge, os_release, require_system
 
-    name = args.root if args.root not in (None, "/") else _hostname()
+    name = args.root if args.root not in (None, "/") else os.uname().nodename
 
     def probe() -> tuple[bool, dict[str, str]]:
         if not host.live:
@@ -184,7 +176,8 @@ def _judge(
     window = _watch(host, args.seconds or policy.observe_seconds) if booted else None
 
     kind, notes, unread = ("", (), ()) if image is None else (image.kind, image.notes, image.unread)
-    target = Target(host, name, kind, booted, window, _auditing(host), release, notes, unread)
+    auditing = partial(audit, protected=protected_rules()) if host.live else audit
+    target = Target(host, name, kind, booted, window, auditing, release, notes, unread)
     today = datetime.datetime.now(datetime.UTC).date()
     with working("checking"):
         if image is None:
@@ -194,33 +187,10 @@ def _judge(
     for form, path in formats:
         deliver_text(_report(gate, form), path)
     if args.kubelet_out is not None:
-        unless_hung(lambda: _write_kubelet(host, args.kubelet_out), name)
+        unless_hung(lambda: write_kubelet(host, args.kubelet_out), name)
     shown = "text" if formats else args.format or "text"
     sys.stdout.write(_report(gate, shown, screen=True))
     return gate.exit
-
-
-def _auditing(host: Host) -> Callable[[Host, Window | None], Audit]:
-    """The audit with the node's own list of protected units; an image's list is not trusted."""
-    from functools import partial
-
-    from sexton.cure.protected import CONFIG, rules_of
-    from sexton.host.reader import text
-    from sexton.prevent.audit import audit
-
-    if not host.live:
-        return audit
-    try:
-        rules = rules_of(text(host.files, CONFIG))
-    except SourceAbsent:
-        return audit
-    return partial(audit, protected=rules)
-
-
-def _hostname() -> str:
-    import os
-
-    return os.uname().nodename
 
 
 def _watch(host: Host, span: float) -> Window:
@@ -263,22 +233,3 @@ def _report(gate: Gate, form: str, screen: bool = False) -> str:
     if not screen:
         return gate_text(gate)
     return gate_text(gate, output.width(), colour=output.colour())
-
-
-def _write_kubelet(host: Host, out: str) -> None:
-    """Write the corrected configuration; of several the first that could be parsed."""
-    import sys
-
-    from sexton.cli.profile.capture import deliver_text
-    from sexton.model.text import printable
-    from sexton.prevent.kubelet import corrected, inspect
-
-    for file in inspect(host):
-        text = corrected(file)
-        if text is not None:
-            deliver_text(text, out)
-            return
-    print(
-        f"sexton: {printable(out)} not written: no readable kubelet configuration found",
-        file=sys.stderr,
-    )

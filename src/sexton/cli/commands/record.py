@@ -115,7 +115,7 @@ def _percent(text: str) -> float:
 
 
 def _open_more() -> None:
-    """Let us hold the files that are read again and again: 1,024 is a limit for shells."""
+    """Raise the limit of open files: sources keep theirs open, and 1,024 is a limit for shells."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -164,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"sexton: continuing without {words}", file=sys.stderr)
         with recorder_line(args.directory) as tick:
             recorder.run(tick)
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # the second Ctrl-C means it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C ends it at once
     if recorder.problem:
         raise CommandError(f"{args.directory}: last minutes not written: {recorder.problem}")
     return 0
@@ -172,7 +172,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _preflight(args: argparse.Namespace) -> int:
     """Exit 0 if the recorder can start, else 2."""
-    import sys
     from pathlib import Path
 
     from sexton.host.host import open_host
@@ -188,8 +187,6 @@ def _preflight(args: argparse.Namespace) -> int:
     memory = memory_limit(args.stacks)
     wanted = Wanted(Path(args.directory), limits, parts, args.cpu, memory, args.ship or "")
     found = preflight(open_host(), wanted)
-    if args.json:
-        output.print_json(preflight_json(found))
-    else:
-        sys.stdout.write(preflight_text(found, output.width(), colour=output.colour()))
+    text = preflight_text(found, output.width(), colour=output.colour())
+    output.print_result(args, preflight_json(found), text)
     return 2 if found.problem else 0

@@ -117,8 +117,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _info(args: argparse.Namespace) -> int:
-    import sys
-
     from sexton.cli.window import open_recording
 
     recording = open_recording(args.directory)
@@ -126,15 +124,12 @@ def _info(args: argparse.Namespace) -> int:
     from sexton.store.summary import summarise
 
     found = summarise(recording)
-    if args.json:
-        output.print_json(info_json(found))
-    else:
-        sys.stdout.write(info_text(found, output.width(), colour=output.colour()))
+    text = info_text(found, output.width(), colour=output.colour())
+    output.print_result(args, info_json(found), text)
     return 0
 
 
 def _verify(args: argparse.Namespace) -> int:
-    import sys
     from pathlib import Path
 
     from sexton.cli.progress import steps
@@ -146,10 +141,7 @@ def _verify(args: argparse.Namespace) -> int:
 
     with steps("reading") as tick:
         found = verify(Path(args.directory), tick)
-    if args.json:
-        output.print_json(verify_json(found))
-    else:
-        sys.stdout.write(verify_text(found))
+    output.print_result(args, verify_json(found), verify_text(found))
     return 0 if found.whole else 1
 
 
@@ -239,7 +231,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _say(args: argparse.Namespace, line: str) -> None:
-    """A line as soon as it is true; with --json there is one document at the end."""
+    """Print a line at once; with --json one document follows at the end."""
     if not args.json:
         print(line)
 

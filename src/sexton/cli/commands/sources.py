@@ -22,8 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import sys
-
     from sexton.host.host import open_host
     from sexton.model.rows.unit import ServiceManager
     from sexton.model.text import printable
@@ -36,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         window = sampler.run(0)
     states = dict(window.states)
     for manager in window.latest(ServiceManager) or ():
-        if manager.name != "systemd":  # useful to detectors; for people it means: not here
+        if manager.name != "systemd":  # a row for detectors; for people systemd is absent
             why = f"no systemd: PID 1 is {printable(manager.name)}"
             state = states["systemd.units"]
             states[state.id] = SourceState(state.id, state.path, "absent", why)
@@ -48,8 +46,6 @@ def run(args: argparse.Namespace) -> int:
         SourceLine(states[source.id], source.rows, source.period_s, in_words(source.page))
         for source in all_sources()
     ]
-    if args.json:
-        output.print_json(sources_json(lines))
-    else:
-        sys.stdout.write(sources_text(lines, output.width(), colour=output.colour()))
+    text = sources_text(lines, output.width(), colour=output.colour())
+    output.print_result(args, sources_json(lines), text)
     return 0

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
     interval = max(args.interval, 0.1)
     with Sampler(open_host(args.root), _sources(interval)) as sampler:
-        if output.moves(sys.stdout) and not args.json:
+        if output.has_cursor(sys.stdout) and not args.json:
             _live(sampler, interval, args.frames)
         else:
             _print(sampler, interval, args.frames or 1, as_json=args.json)
@@ -85,7 +85,7 @@ def _live(sampler: Sampler, interval: float, frames: int | None) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from sexton.cli.screen.frame import frame
+    from sexton.cli.screen import frame
 
     plain = not output.colour()
     console = Console(markup=False, highlight=False, emoji=False, no_color=plain)
@@ -121,8 +121,8 @@ def _print(sampler: Sampler, interval: float, frames: int, *, as_json: bool) -> 
     import shutil
     import time
 
-    from sexton.cli.screen.frame import frame
-    from sexton.cli.screen.top_json import top_json
+    from sexton.cli.load import top_json
+    from sexton.cli.screen import frame
 
     width, height = shutil.get_terminal_size((100, 40))
     began = _first(sampler, interval)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from sexton.replay.span import Span
     from sexton.store.recording import Recording
 
-#: Words that may stand before a time.
+#: Optional words before a time.
 _AT = ("at", "time")
 
 
@@ -72,9 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    said = " ".join(args.about)
+    query = " ".join(args.about)
     is_short = args.recording is None or is_archive(args.recording)
-    why = _seen(args, said) if is_short else _recorded(args, said)
+    why = _sampled(args, query) if is_short else _recorded(args, query)
     if args.json:
         from sexton.reports.json.why import why_json
 
@@ -86,36 +86,36 @@ def run(args: argparse.Namespace) -> int:
     return int(why.exit)
 
 
-def _seen(args: argparse.Namespace, said: str) -> Why:
-    """Of the seconds that are watched now, or that an archive holds."""
+def _sampled(args: argparse.Namespace, query: str) -> Why:
+    """Explain from a few seconds of this node, or from an archive."""
     from dataclasses import replace
 
     if args.window is not None:
         raise CommandError("--window requires --from DIR, a recording")
-    if _moment(said, (0.0, 0.0)) is not None:
-        raise CommandError(f"{said!r} is a time: times require --from DIR, a recording")
+    if _moment(query, (0.0, 0.0)) is not None:
+        raise CommandError(f"{query!r} is a time: times require --from DIR, a recording")
     if args.recording is not None:
         check_archive(args)
         window, cost = read_archived(args.recording)
     else:
-        _look_up(args, said)
+        _look_up(args, query)
         window, cost = watch(args, "why")
-    from sexton.explain.diagnosis import diagnose  # here: a typo needs no detectors
+    from sexton.explain.diagnosis import diagnose  # late: a typo needs no detectors
     from sexton.explain.subject import names_for
     from sexton.explain.why import explain
 
-    names = names_for(said, window)  # before the diagnosis: a typo is answered at once
+    names = names_for(query, window)  # before the diagnosis: a typo fails at once
     return replace(
-        explain(said, diagnose(window, cost), window, names),
+        explain(query, diagnose(window, cost), window, names),
         not_aligned="too short for a baseline; use a recording",
-        remedy=f"sudo sexton record DIR  # then: sexton why {_again(said)} --from DIR",
+        remedy=f"sudo sexton record DIR  # then: sexton why {_quoted(query)} --from DIR",
     )
 
 
-def _look_up(args: argparse.Namespace, said: str) -> None:
-    """Refuse a name that nothing on the node has now, before the node is watched.
+def _look_up(args: argparse.Namespace, query: str) -> None:
+    """Refuse an unknown name before the node is watched.
 
-    A task or a cgroup may appear while it is watched: with that word before it, it is waited for.
+    `task NAME` and `cgroup NAME` are not refused: they may appear while it is watched.
     """
     from sexton.explain.subject import (
         NAME_TABLES,
@@ -129,7 +129,7 @@ def _look_up(args: argparse.Namespace, said: str) -> None:
     from sexton.host.host import open_host
     from sexton.record.sampler import Sampler, default_sources
 
-    if may_appear(said, args.stacks):
+    if may_appear(query, args.stacks):
         return
     for tables in (QUICK_TABLES, NAME_TABLES):
         sources = [
@@ -139,19 +139,19 @@ def _look_up(args: argparse.Namespace, said: str) -> None:
         ]
         with Sampler(open_host(args.root), sources) as sampler:
             window = sampler.run(0.0)
-        if tables is QUICK_TABLES and candidates(said, names_of(window)):
+        if tables is QUICK_TABLES and candidates(query, names_of(window)):
             return
     try:
-        names_for(said, window)
+        names_for(query, window)
     except CommandError as error:
-        words = said.split()
+        words = query.split()
         if len(words) != 1 or words[0].startswith("/") or words[0].lower() in WORDS:
             raise
-        wait = f"to wait for a task of that name: sexton why task {_again(said)}"
+        wait = f"to wait for a task of that name: sexton why task {_quoted(query)}"
         raise CommandError(f"{error} ({wait})") from None
 
 
-def _recorded(args: argparse.Namespace, said: str) -> Why:
+def _recorded(args: argparse.Namespace, query: str) -> Why:
     import gc
     from dataclasses import replace
 
@@ -164,10 +164,10 @@ def _recorded(args: argparse.Namespace, said: str) -> Why:
     from sexton.replay.query import Question, boot_of, why_in
     from sexton.replay.span import edges
 
-    moment = _moment(said, edges(recording))
+    moment = _moment(query, edges(recording))
     span = _span(args, recording, moment)
     quiet = span if args.window else boot_of(recording, span)
-    why, found = why_in(recording, Question(moment or said, span, quiet), working)
+    why, found = why_in(recording, Question(moment or query, span, quiet), working)
     replayed = Replayed(args.recording, found.notes)
     cost = cost_of(found.window, "replayed from a recording")
     diagnosis = replace(why.diagnosis, cost=cost, replayed=replayed)
@@ -188,22 +188,22 @@ def _span(args: argparse.Namespace, recording: Recording, moment: Subject | None
     return span
 
 
-def _moment(said: str, edges: tuple[float, float]) -> Subject | None:
-    """The words as a time, `None` where they are none."""
+def _moment(query: str, edges: tuple[float, float]) -> Subject | None:
+    """The query as a time; `None` if it is not one."""
     from sexton.model.why import Subject
 
-    word, _, rest = said.strip().partition(" ")
-    text = rest.strip() if word.lower() in _AT and rest.strip() else said.strip()
+    word, _, rest = query.strip().partition(" ")
+    text = rest.strip() if word.lower() in _AT and rest.strip() else query.strip()
     try:
         return Subject("moment", text, parse_moment(text, edges), precision_s(text))
     except CommandError:
-        if text != said.strip():
+        if text != query.strip():
             raise  # "at noon": it was meant as a time
         return None
 
 
 def _next(why: Why, place: str, window: Window) -> Iterator[str]:
-    """Commands that show its last moment closer, ready to paste."""
+    """Commands that show its last occurrence in detail, ready to paste."""
     import shlex
 
     from sexton.explain.moments import clock, day
@@ -222,10 +222,10 @@ def _next(why: Why, place: str, window: Window) -> Iterator[str]:
         yield f"sexton profile flame {directory} --from {first} --to {last}{core}"
 
 
-def _again(said: str) -> str:
-    """Ready to paste."""
+def _quoted(query: str) -> str:
+    """The query, quoted for a shell."""
     import shlex
 
     from sexton.model.text import printable, shorten
 
-    return " ".join(shlex.quote(word) for word in shorten(printable(said), 120).split())
+    return " ".join(shlex.quote(word) for word in shorten(printable(query), 120).split())

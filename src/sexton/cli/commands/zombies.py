@@ -18,18 +18,15 @@ from typing import TYPE_CHECKING
 
 from sexton.cli import output
 from sexton.cli.options import add_json, add_root, seconds
+from sexton.cli.window import add_archive, check_archive, read_archived
+from sexton.errors import CommandError
 
 if TYPE_CHECKING:
     from sexton.model.window import Window
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "archive",
-        nargs="?",
-        metavar="ARCHIVE",
-        help="a tar made by the script of `sexton collect`; - reads it from standard input",
-    )
+    add_archive(parser)
     parser.add_argument(
         "--seconds",
         type=seconds,
@@ -45,34 +42,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.archive is not None:
-        _check_archive(args)
+        if args.watch:
+            raise CommandError("--watch follows a live node, not an archive")
+        check_archive(args)
     if args.watch:
         from sexton.cli.deaths import watch
 
         return watch(args.root, args.seconds, as_json=args.json)
 
-    import sys
-
-    from sexton.cli.window import read_archived
     from sexton.reports.text.zombies import tally, zombies_json, zombies_text
 
     window = _sampled(args) if args.archive is None else read_archived(args.archive)[0]
     found = tally(window)
-    if args.json:
-        output.print_json(zombies_json(found))
-    else:
-        width = output.width()
-        sys.stdout.write(zombies_text(found, window, width, colour=output.colour()))
+    text = zombies_text(found, window, output.width(), colour=output.colour())
+    output.print_result(args, zombies_json(found), text)
     return 0 if found.counted else 3
-
-
-def _check_archive(args: argparse.Namespace) -> None:
-    from sexton.cli.window import check_archive
-    from sexton.errors import CommandError
-
-    if args.watch:
-        raise CommandError("--watch follows a live node, not an archive")
-    check_archive(args)
 
 
 def _sampled(args: argparse.Namespace) -> Window:

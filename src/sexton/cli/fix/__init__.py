@@ -1,11 +1,11 @@
-"""The subcommands of `sexton fix`, one module each; here is what they share."""
+"""The subcommands of `sexton fix`, one module each, and what they share."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sexton.cli import output
 from sexton.errors import CommandError, SourceAbsent, SourceError
@@ -21,6 +21,13 @@ def add_state(parser: argparse.ArgumentParser) -> None:
         "--state",
         metavar="DIR",
         help="directory of journal, lock and audit log (default /var/lib/sexton-fix)",
+    )
+
+
+def add_id(parser: argparse.ArgumentParser) -> None:
+    """``ID`` of an apply, optional."""
+    parser.add_argument(
+        "id", nargs="?", metavar="ID", help="ID of an apply (default: the last one)"
     )
 
 
@@ -62,12 +69,8 @@ def need_root(what: str) -> None:
         raise CommandError(f"{what} needs root: sudo sexton fix {what}")
 
 
-def show(args: argparse.Namespace, result: dict[str, Any], text: str) -> None:
-    """Print JSON with --json, else the text."""
-    if args.json:
-        output.print_json(result)
-    else:
-        sys.stdout.write(text)
+def print_progress(line: str) -> None:
+    print(f"  {line}", file=sys.stderr, flush=True)
 
 
 def terminal() -> tuple[int, bool]:

@@ -18,8 +18,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.fix import add_protected, add_state, need_root, rules_of, show, state_of, terminal
+from sexton.cli.fix import (
+    add_protected,
+    add_state,
+    need_root,
+    print_progress,
+    rules_of,
+    state_of,
+    terminal,
+)
 from sexton.cli.options import add_json, seconds
+from sexton.cli.output import print_result
 from sexton.errors import CommandError, SourceError
 
 if TYPE_CHECKING:
@@ -63,10 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import sys
-
     from sexton.cure.apply import FixContext, Refused, apply
-    from sexton.cure.watchdog import Watchdog
     from sexton.cure.writer import DryWriter, LiveWriter
     from sexton.host.host import open_host
     from sexton.reports.json.fix import applied_json, refused_json
@@ -80,9 +86,8 @@ def run(args: argparse.Namespace) -> int:
         host,
         DryWriter() if args.dry_run else LiveWriter(host),
         state_of(args),
-        lambda limit_s: Watchdog(host, limit_s),
         rules_of(args),
-        progress=lambda line: print(f"  {line}", file=sys.stderr, flush=True),
+        print_progress,
         dry=args.dry_run,
     )
     width, colour = terminal()
@@ -90,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
         applied = apply(plan, fix, args.max_seconds, args.only)
     except Refused as refused:
         reasons = refused.reasons
-        show(args, refused_json(plan, reasons), refused_text(plan, reasons, width, colour))
+        print_result(args, refused_json(plan, reasons), refused_text(plan, reasons, width, colour))
         return refused.exit_code
-    show(args, applied_json(plan, applied), applied_text(plan, applied, width, colour))
+    print_result(args, applied_json(plan, applied), applied_text(plan, applied, width, colour))
     return applied.exit
 
 

@@ -27,10 +27,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli.configuration import add_config
-from sexton.cli.fix import add_protected, rules_of, show, terminal
+from sexton.cli.fix import add_protected, rules_of, terminal
 from sexton.cli.options import add_json, seconds
-from sexton.cli.output import write_whole
-from sexton.cli.window import add_span, open_recording, read_back, requested_span, watch
+from sexton.cli.output import print_result, write_whole
+from sexton.cli.window import add_span, open_recording, requested_span, watch
 from sexton.errors import CommandError, SextonError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(plan_shell(plan))
     else:
         width, colour = terminal()
-        show(args, as_json(plan), plan_text(plan, width, colour, args.out or ""))
+        print_result(args, as_json(plan), plan_text(plan, width, colour, args.out or ""))
     if plan.steps or plan.refusals:
         return 1
     return int(Exit.CANNOT_TELL if diagnosis.exit is Exit.CANNOT_TELL else Exit.HEALTHY)
@@ -116,7 +116,9 @@ def _diagnosed(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
         if args.seconds is not None:
             raise CommandError("--seconds has no effect with --from")
         recording = open_recording(args.recording, live=True)
-        window = read_back(recording, requested_span(args, recording)).window
+        from sexton.replay.window import window as replayed
+
+        window = replayed(recording, requested_span(args, recording)).window
         return diagnose(window), window
     if args.around is not None or args.window is not None:
         raise CommandError("--around and --window require --from")

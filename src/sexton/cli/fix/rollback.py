@@ -13,24 +13,20 @@ from __future__ import annotations
 
 import argparse
 
-from sexton.cli.fix import add_state, need_root, show, state_of, terminal
+from sexton.cli.fix import add_id, add_state, need_root, print_progress, state_of, terminal
 from sexton.cli.options import add_json
+from sexton.cli.output import print_result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "id", nargs="?", metavar="ID", help="ID of an apply (default: the last one)"
-    )
+    add_id(parser)
     add_json(parser)
     add_state(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    import sys
-
     from sexton.cure.apply import FixContext
     from sexton.cure.rollback import choose, rollback
-    from sexton.cure.watchdog import Watchdog
     from sexton.cure.writer import LiveWriter
     from sexton.host.host import open_host
     from sexton.reports.json.fix import rolled_back_json
@@ -39,14 +35,8 @@ def run(args: argparse.Namespace) -> int:
     need_root("rollback")
     host = open_host()
     state = state_of(args)
-    fix = FixContext(
-        host,
-        LiveWriter(host),
-        state,
-        lambda limit_s: Watchdog(host, limit_s),
-        progress=lambda line: print(f"  {line}", file=sys.stderr, flush=True),
-    )
+    fix = FixContext(host, LiveWriter(host), state, progress=print_progress)
     done = rollback(choose(state, args.id), fix)
     width, colour = terminal()
-    show(args, rolled_back_json(done), rolled_back_text(done, width, colour))
+    print_result(args, rolled_back_json(done), rolled_back_text(done, width, colour))
     return 1 if done.failed else 0

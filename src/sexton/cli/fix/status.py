@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 
-from sexton.cli.fix import add_state, show, state_of, terminal
+from sexton.cli.fix import add_state, state_of, terminal
 from sexton.cli.options import add_json
+from sexton.cli.output import print_result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,5 +26,5 @@ def run(args: argparse.Namespace) -> int:
     state = state_of(args)
     runs = all_runs(state)
     width, _ = terminal()
-    show(args, status_json(runs), status_text(runs, width, state.directory))
+    print_result(args, status_json(runs), status_text(runs, width, state.directory))
     return 1 if any(attempt.state == RUNNING for attempt in runs) else 0

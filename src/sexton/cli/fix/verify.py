@@ -16,8 +16,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.fix import add_state, need_root, show, state_of, terminal
+from sexton.cli.fix import add_id, add_state, need_root, state_of, terminal
 from sexton.cli.options import add_json, seconds
+from sexton.cli.output import print_result
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
@@ -38,9 +39,7 @@ _SOURCES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "id", nargs="?", metavar="ID", help="ID of an apply (default: the last one)"
-    )
+    add_id(parser)
     parser.add_argument(
         "--seconds",
         type=seconds,
@@ -72,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     found = verify(applied, _watch(args.seconds))
     log_event(state, "verified", run=applied.id, exit=found.exit, verdict=heading(found))
     width, colour = terminal()
-    show(args, verified_json(found), verify_text(found, width, colour))
+    print_result(args, verified_json(found), verify_text(found, width, colour))
     return found.exit
 
 
@@ -93,9 +92,8 @@ def _watch(span_s: float) -> Window:
     with Sampler(open_host(), chosen) as sampler, countdown(span_s, "verifying") as shown:
 
         def tick(gone_s: float) -> None:
-            sampler.drop(
-                (CgroupDir,)
-            )  # not needed, and ten thousand rows per reading on a large node
+            # Not needed, and ten thousand rows per reading on a large node.
+            sampler.drop((CgroupDir,))
             if shown is not None:
                 shown(gone_s)
 

@@ -1,4 +1,4 @@
-"""What the subcommands of `profile` share: opening a capture, filters, times, and output."""
+"""What the subcommands of `profile` share: opening a capture, filters, times and output."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import os
 import re
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from sexton.cli.options import add_json_format
 from sexton.cli.output import colour, width, write_whole
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
+    from sexton.model.profile import Flame
     from sexton.profile.opened import Opened
     from sexton.profile.select import Selection
     from sexton.reports.text.heat import Terminal
@@ -24,7 +26,7 @@ _TIME = "seconds from the start, or a clock time"
 _TIME_FORMS = (
     "use 12.5 (seconds from the start), 10:15:30, 2026-11-15T10:15:00Z or 20m (before the end)"
 )
-#: A longer range of numbers is a typing error.
+#: A longer range of numbers is a typo.
 _MOST_NUMBERS = 65_536
 
 
@@ -70,18 +72,15 @@ def add_range(parser: argparse.ArgumentParser) -> None:
     span.add_argument("--to", dest="end", metavar="TIME", help="end of the range, exclusive")
 
 
-def open_capture(args: argparse.Namespace) -> Opened:
-    """Open the files of the command line; every failure is one line."""
-    return open_files(args, args.files)
-
-
-def open_files(args: argparse.Namespace, files: list[str]) -> Opened:
+def open_capture(args: argparse.Namespace, files: list[str] | None = None) -> Opened:
+    """Open `files`, by default all of the command line; every failure is one line."""
     from os.path import exists
     from pathlib import Path
 
     from sexton.cli.options import need_recorder
     from sexton.cli.progress import working
 
+    files = args.files if files is None else files
     if any("\0" in file for file in (*files, *args.symbols, args.kallsyms or "")):
         raise CommandError("NUL byte in a path")
     _require_existing(files)
@@ -228,7 +227,7 @@ def parse_pattern(text: str | None, option: str) -> re.Pattern[str] | None:
 
 
 def event_of(args: argparse.Namespace, found: Opened) -> str | None:
-    """The event of `--event`. Without it all are added up, and a problem line says so."""
+    """The event of `--event`. Without it all are added up, and a problem line reports that."""
     name: str | None = args.event
     known = [event.name for event in found.events]
     if name is None and len(known) > 1:
@@ -238,6 +237,16 @@ def event_of(args: argparse.Namespace, found: Opened) -> str | None:
     if name is not None and name not in known:
         raise CommandError(f"no event {name!r}; the capture has: {', '.join(known) or 'none'}")
     return name
+
+
+def add_picture(parser: argparse.ArgumentParser, formats: tuple[str, ...]) -> None:
+    """``--format``, ``--json``, ``--icicle`` and ``--out``."""
+    parser.add_argument(
+        "--format", choices=formats, help="default: by --out's extension, else text"
+    )
+    add_json_format(parser)
+    parser.add_argument("--icicle", action="store_true", help="SVG: root at the top")
+    add_out(parser)
 
 
 def add_out(parser: argparse.ArgumentParser, required: bool = False) -> None:
@@ -255,7 +264,7 @@ def terminal() -> Terminal:
 
 
 def capture_of(found: Opened) -> Capture:
-    """What every report says about the capture itself."""
+    """Facts about the capture, for the head of every report."""
     from functools import cache
 
     from sexton.reports.text.profile_head import Capture, Times
@@ -265,6 +274,25 @@ def capture_of(found: Opened) -> Capture:
     end_ns = None if span is None else span[1]
     events = tuple(event.name for event in found.events)
     return Capture(found.facts, times, end_ns, cache(lambda: found.samples), events)
+
+
+def data_of(
+    args: argparse.Namespace, found: Opened, selection: Selection, flame: Flame
+) -> dict[str, Any]:
+    """Data of the explorer's page for the samples that the options select."""
+    from sexton.cli.profile.heatmap import heats_of
+    from sexton.explorer.files.profile import Chosen, Samples, capture_data
+    from sexton.model.text import printable
+
+    span = found.span_ns or (0, 0)
+    start = span[0] if selection.start_ns is None else max(selection.start_ns, span[0])
+    end = span[1] + 1 if selection.end_ns is None else min(selection.end_ns, span[1] + 1)
+    timed = found.span_ns is not None and end > start
+    heats = heats_of(found, args, start, end) if timed else ()
+    samples = Samples(heats, found.profiles(start, end) if timed else (), flame, found.hertz)
+    return capture_data(
+        capture_of(found), samples, Chosen(selection, printable(arguments_of(args)))
+    )
 
 
 def no_samples(found: Opened) -> CommandError:
@@ -291,7 +319,7 @@ def emit(parts: Iterable[bytes], out: str | None) -> None:
     write_whole(out, parts)
 
 
-def encoded(text: str, out: str | None) -> bytes:
+def encode(text: str, out: str | None) -> bytes:
     """Files are UTF-8; standard output (no `out`, or ``-``) has the encoding of its terminal."""
     if out is None or out == "-":
         return text.encode(sys.stdout.encoding, sys.stdout.errors or "strict")

@@ -16,15 +16,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.options import add_json_format
 from sexton.cli.profile.capture import (
     add_files,
     add_filters,
-    add_out,
+    add_picture,
     capture_of,
     deliver,
-    encoded,
-    open_files,
+    encode,
+    open_capture,
     parse_span,
     selection_of,
     terminal,
@@ -47,12 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--before", metavar="FROM..TO", help="first span of the capture")
     parser.add_argument("--after", metavar="FROM..TO", help="second span, compared with the first")
     add_filters(parser)
-    parser.add_argument(
-        "--format", choices=FORMATS, help="default: by --out's extension, else text"
-    )
-    add_json_format(parser)
-    parser.add_argument("--icicle", action="store_true", help="SVG: root at the top")
-    add_out(parser)
+    add_picture(parser, FORMATS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     for name, counts in zip(names, (found.before, found.after), strict=True):
         if not counts.sum():
             raise CommandError(f"{name}: no samples match")
-    deliver(_made(chosen, args, captures, (found, names)), args.out)
+    deliver(_render(chosen, args, captures, (found, names)), args.out)
     return 1 if bool((found.q <= SIGNIFICANT).any()) else 0
 
 
@@ -78,7 +72,7 @@ def _sides(args: argparse.Namespace) -> tuple[tuple[Side, Side], list[Capture], 
     if all(spans):
         if args.start is not None or args.end is not None:
             raise CommandError("--before and --after cannot be combined with --from and --to")
-        found = open_files(args, args.files)
+        found = open_capture(args)
         whole = selection_of(args, found)
         both = []
         for text in (args.before, args.after):
@@ -87,7 +81,7 @@ def _sides(args: argparse.Namespace) -> tuple[tuple[Side, Side], list[Capture], 
         return (both[0], both[1]), [capture_of(found)], (args.before, args.after)
     if any(spans) or len(args.files) != 2:
         raise CommandError("pass two files, or one with --before FROM..TO and --after FROM..TO")
-    opened = [open_files(args, [file]) for file in args.files]
+    opened = [open_capture(args, [file]) for file in args.files]
     first, second = (Side(capture, selection_of(args, capture)) for capture in opened)
     return (
         (first, second),
@@ -96,7 +90,7 @@ def _sides(args: argparse.Namespace) -> tuple[tuple[Side, Side], list[Capture], 
     )
 
 
-def _made(
+def _render(
     chosen: str,
     args: argparse.Namespace,
     captures: Sequence[Capture],
@@ -131,4 +125,4 @@ def _made(
             from sexton.reports.svg.flame_svg import Words, flame_svg
 
             text = flame_svg(difference_boxes(found), Words(title, note), args.icicle)
-    return [encoded(text, args.out if chosen == "text" else "")]
+    return [encode(text, args.out if chosen == "text" else "")]

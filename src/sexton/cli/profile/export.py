@@ -52,18 +52,18 @@ def run(args: argparse.Namespace) -> int:
     found = open_capture(args)
     selection = selection_of(args, found)
     about = about_of(capture_of(found), found.hertz, selection)
-    deliver(_made(args.format, found, selection, about), args.out)
+    deliver(_render(args.format, found, selection, about), args.out)
     return 0
 
 
-def _made(chosen: str, found: Opened, selection: Selection, about: About) -> Iterable[bytes]:
+def _render(chosen: str, found: Opened, selection: Selection, about: About) -> Iterable[bytes]:
     from sexton.profile.export import pprof, script, speedscope
 
     if chosen == "folded" or (found.span_ns is None and chosen != "perf-script"):
         flame = found.flame(selection)
         if not flame.samples:
             raise no_samples(found)
-        return exported(chosen, flame, about)
+        return export_flame(chosen, flame, about)
     if chosen == "perf-script":
         return script.from_profiles(_parts(found, selection))
     if chosen == "pprof":
@@ -84,7 +84,7 @@ def _parts(found: Opened, selection: Selection) -> Iterator[tuple[Profile, Bools
         raise no_samples(found)
 
 
-def exported(chosen: str, flame: Flame, about: About) -> Iterable[bytes]:
+def export_flame(chosen: str, flame: Flame, about: About) -> Iterable[bytes]:
     """A flame graph in the chosen format."""
     from sexton.profile.export import flame_json, folded, pprof, speedscope
 

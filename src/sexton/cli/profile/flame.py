@@ -16,14 +16,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.options import add_json_format
 from sexton.cli.profile.capture import (
     add_files,
     add_filters,
-    add_out,
+    add_picture,
     capture_of,
+    data_of,
     deliver,
-    encoded,
+    encode,
     no_samples,
     open_capture,
     selection_of,
@@ -57,12 +57,7 @@ EXTENSIONS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
     add_filters(parser)
-    parser.add_argument(
-        "--format", choices=FORMATS, help="default: by --out's extension, else text"
-    )
-    add_json_format(parser)
-    parser.add_argument("--icicle", action="store_true", help="SVG: root at the top")
-    add_out(parser)
+    add_picture(parser, FORMATS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         flame = found.flame(selection)
     if not flame.samples:
         raise no_samples(found)
-    deliver(_made(chosen, args, found, flame), args.out)
+    deliver(_render(chosen, args, found, flame), args.out)
     return 0
 
 
@@ -98,25 +93,22 @@ def format_of(args: argparse.Namespace, known: tuple[str, ...]) -> str:
     return chosen
 
 
-def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) -> Iterable[bytes]:
+def _render(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) -> Iterable[bytes]:
     from sexton.reports.svg.flame_picture import boxes_of
 
     capture = capture_of(found)
     if chosen in ("folded", "speedscope", "pprof", "json"):
-        from sexton.cli.profile.export import about_of, exported
+        from sexton.cli.profile.export import about_of, export_flame
 
-        return exported(chosen, flame, about_of(capture, found.hertz))
+        return export_flame(chosen, flame, about_of(capture, found.hertz))
     if chosen == "text":
         from sexton.reports.text.flame import flame_lines
-        from sexton.reports.text.profile_head import shortfalls
 
         width = min(max(terminal().width, 60), 160) if args.out is None else 100
-        lines = [*flame_lines(flame, width), *shortfalls(capture, width)]
-        text = "\n".join([f" {about(args, capture)}", "", *lines, ""])
+        text = report_text(args, capture, flame_lines(flame, width), width)
     else:
         words = words_of(args, capture, flame)
         if chosen == "html":
-            from sexton.cli.profile.page import data_of
             from sexton.explorer.files.profile import flame_html
 
             data = data_of(args, found, selection_of(args, found), flame)
@@ -125,7 +117,7 @@ def _made(chosen: str, args: argparse.Namespace, found: Opened, flame: Flame) ->
             from sexton.reports.svg.flame_svg import flame_svg
 
             text = flame_svg(boxes_of(flame), words, args.icicle)
-    return [encoded(text, args.out if chosen == "text" else "")]
+    return [encode(text, args.out if chosen == "text" else "")]
 
 
 def words_of(args: argparse.Namespace, capture: Capture, flame: Flame) -> Words:
@@ -139,6 +131,15 @@ def words_of(args: argparse.Namespace, capture: Capture, flame: Flame) -> Words:
         note.append(f"{flame.samples / flame.core_seconds:,.1f} per core-second")
     note.append(lost(capture.facts))
     return Words(about(args, capture), " · ".join(sentence for sentence in note if sentence))
+
+
+def report_text(
+    args: argparse.Namespace, capture: Capture, lines: Iterable[str], width: int
+) -> str:
+    """A report with its title, and what is missing from the capture."""
+    from sexton.reports.text.profile_head import shortfalls
+
+    return "\n".join([f" {about(args, capture)}", "", *lines, *shortfalls(capture, width), ""])
 
 
 def about(args: argparse.Namespace, capture: Capture) -> str:

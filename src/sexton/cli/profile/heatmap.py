@@ -21,6 +21,7 @@ from sexton.cli.profile.capture import (
     add_filters,
     add_out,
     capture_of,
+    data_of,
     deliver_text,
     emit,
     event_of,
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
     from sexton.profile.opened import Opened
 
 _FILE_COLUMNS = 1200
+_ROWS = {
+    "cores": "samples per core",
+    "peaks": "samples per core, busiest second of each column",
+    "subsecond": "busy samples per 20 ms of each second",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,9 +90,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         picture = _picture(found, args, _FILE_COLUMNS)
         if args.out.endswith(".html"):
-            from sexton.cli.profile.page import heatmap_page
-
-            text = heatmap_page(args, found, picture.kind)
+            text = _page(args, found, picture.kind)
         else:
             from sexton.reports.svg.heat_svg import heat_svg
 
@@ -100,14 +104,26 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _page(args: argparse.Namespace, found: Opened, kind: str) -> str:
+    """The page with the lane that `--kind` names first and no flame graph open."""
+    from sexton.explorer.files.profile import flame_html
+    from sexton.reports.text.profile_head import identity
+
+    selection = selection_of(args, found)
+    data = data_of(args, found, selection, found.flame(selection))
+    data["open"] = {"select": None, "core": None, "baseline": None, "kind": kind}
+    capture = capture_of(found)
+    return flame_html(f"{capture.name}: {_ROWS[kind]}", identity(capture), data)
+
+
 def _picture(found: Opened, args: argparse.Namespace, columns: int) -> Heatmap:
-    picture = drawn(found, args, args.kind, columns)
+    picture = heatmap_of(found, args, args.kind, columns)
     if not (picture.values >= 0).any():
         raise no_samples(found)
     return picture
 
 
-def drawn(found: Opened, args: argparse.Namespace, kind: HeatmapKind, columns: int) -> Heatmap:
+def heatmap_of(found: Opened, args: argparse.Namespace, kind: HeatmapKind, columns: int) -> Heatmap:
     """The heatmap of the range and filters on the command line."""
     from sexton.profile.heatmap import heatmap
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli.options import add_json
-from sexton.cli.output import print_json
+from sexton.cli.output import print_result
 from sexton.cli.profile.capture import add_files, capture_of, open_capture, terminal
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import sys
-
     from sexton.cli.progress import working
     from sexton.reports.json.profile import info_json
     from sexton.reports.text.profile import info_text
@@ -29,10 +27,8 @@ def run(args: argparse.Namespace) -> int:
     found = open_capture(args)
     with working("counting samples"):
         held = contents(found)
-    if args.json:
-        print_json(info_json(capture_of(found), held))
-    else:
-        sys.stdout.write(info_text(capture_of(found), held, terminal()))
+    capture = capture_of(found)
+    print_result(args, info_json(capture, held), info_text(capture, held, terminal()))
     return 0
 
 

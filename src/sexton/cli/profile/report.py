@@ -16,12 +16,13 @@ from sexton.cli.profile.capture import (
     add_files,
     add_out,
     capture_of,
+    data_of,
     deliver_text,
     event_of,
     open_capture,
     range_of,
 )
-from sexton.cli.profile.spikes import add_search, exit_of, look_for
+from sexton.cli.profile.spikes import add_search, exit_of, find_spikes
 
 if TYPE_CHECKING:
     from sexton.explorer.files.profile import Compared
@@ -41,13 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cli.profile.page import data_of
     from sexton.cli.progress import working
     from sexton.explorer.files.profile import Report, report_html
     from sexton.profile.select import Selection
 
     found = open_capture(args)
-    spikes = look_for(args, found)
+    spikes = find_spikes(args, found)
     start, end = range_of(args, found)
     selection = Selection(start_ns=start, end_ns=end, event=event_of(args, found))
     with working("drawing"):
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compared(found: Opened, spike: Spike, event: str | None) -> Compared | None:
-    """The spike against the minute before it, or after it where there is none, on its cores."""
+    """The spike compared with the minute before it, else after it, on the same cores."""
     from sexton.explorer.files.page import Part
     from sexton.explorer.files.profile import Compared
     from sexton.profile.difference import Side, difference

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     from sexton.reports.text.spikes import Invocation, spikes_text
 
     found = open_capture(args)
-    spikes = look_for(args, found)
+    spikes = find_spikes(args, found)
     status = exit_of(spikes)
     capture = capture_of(found)
     if args.json:
@@ -89,7 +89,9 @@ def run(args: argparse.Namespace) -> int:
         return status
     screen = terminal()
     invocation = Invocation(arguments_of(args), status, bool(args.at or args.events))
-    sys.stdout.write(spikes_text(capture, spikes, strip(found, screen, args), invocation, screen))
+    sys.stdout.write(
+        spikes_text(capture, spikes, core_strip(found, screen, args), invocation, screen)
+    )
     return status
 
 
@@ -100,12 +102,12 @@ def exit_of(found: Spikes) -> int:
     return 3 if found.blind or not found.cells else 0
 
 
-def look_for(args: argparse.Namespace, found: Opened) -> Spikes:
+def find_spikes(args: argparse.Namespace, found: Opened) -> Spikes:
     """The spikes, or what was different at the moments of `--at` and `--events`."""
     from sexton.cli.progress import working
     from sexton.profile.spikes import SpikeOptions, find
 
-    moments = [*args.at, *([] if args.events is None else _listed(args.events))]
+    moments = [*args.at, *([] if args.events is None else _read_times(args.events))]
     start_ns, end_ns = range_of(args, found)
     options = SpikeOptions(
         at=tuple(moment_ns(moment, found) for moment in moments) or None,
@@ -119,18 +121,18 @@ def look_for(args: argparse.Namespace, found: Opened) -> Spikes:
         return find(found, options)
 
 
-def strip(found: Opened, screen: Terminal, args: argparse.Namespace) -> Grid | None:
+def core_strip(found: Opened, screen: Terminal, args: argparse.Namespace) -> Grid | None:
     """A small heatmap of the cores."""
-    from sexton.cli.profile.heatmap import drawn
+    from sexton.cli.profile.heatmap import heatmap_of
     from sexton.reports.text.heat import grid_of
 
     if found.span_ns is None:
         return None
-    picture = drawn(found, args, "peaks", max(screen.width - 12, 20))
+    picture = heatmap_of(found, args, "peaks", max(screen.width - 12, 20))
     return grid_of(picture, found.hertz) if picture.rows else None
 
 
-def _listed(path: str) -> list[str]:
+def _read_times(path: str) -> list[str]:
     """Times in a file, one per line."""
     import sys
 

@@ -40,12 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.profile.flame import about
+    from sexton.cli.profile.flame import report_text
     from sexton.profile.timeline import timeline
     from sexton.reports.json.profile import timeline_json
     from sexton.reports.text.heat import grid_of_timeline
     from sexton.reports.text.profile import timeline_lines
-    from sexton.reports.text.profile_head import shortfalls
 
     found = open_capture(args)
     span = found.span_ns
@@ -63,9 +62,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(timeline_json(capture, counted), indent=None)
         return 0
-    lines = [*timeline_lines(grid_of_timeline(counted), counted, capture.times, screen)]
-    lines += shortfalls(capture, screen.width)
-    sys.stdout.write("\n".join([f" {about(args, capture)}", "", *lines, ""]))
+    lines = timeline_lines(grid_of_timeline(counted), counted, capture.times, screen)
+    sys.stdout.write(report_text(args, capture, lines, screen.width))
     return 0
 
 

@@ -39,11 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from sexton.cli.profile.flame import about
+    from sexton.cli.profile.flame import report_text
     from sexton.profile.flame import functions
     from sexton.reports.json.profile import top_json
     from sexton.reports.text.profile import top_lines
-    from sexton.reports.text.profile_head import shortfalls
 
     found = open_capture(args)
     flame = found.flame(selection_of(args, found))
@@ -59,6 +58,6 @@ def run(args: argparse.Namespace) -> int:
         print_json(top_json(capture, flame, counted))
         return 0
     width = terminal().width
-    lines = [*top_lines(counted, flame.samples, args.number, width), *shortfalls(capture, width)]
-    sys.stdout.write("\n".join([f" {about(args, capture)}", "", *lines, ""]))
+    lines = top_lines(counted, flame.samples, args.number, width)
+    sys.stdout.write(report_text(args, capture, lines, width))
     return 0

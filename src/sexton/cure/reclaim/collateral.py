@@ -32,11 +32,11 @@ MOST_SIBLINGS = 2_000
 MOST_NAMES = 50_000
 ACCEPT = "--accept-collateral"
 _SWAPS = "/proc/swaps"
-#: The rest is what per-CPU counters have not yet added up.
+#: The rest is in per-CPU counters that are not added up yet.
 _ALMOST_ALL = 0.9
-_V1_PARTS = ("cache", "shmem", "rss", "swap")
-_V1 = frozenset((*_V1_PARTS, *(f"total_{part}" for part in _V1_PARTS)))
-_V2 = frozenset({"file", "shmem", "anon"})
+#: By version: cache with tmpfs, anonymous memory and tmpfs of a cgroup and everything below it.
+_BELOW = {1: ("total_cache", "total_rss", "total_shmem"), 2: ("file", "anon", "shmem")}
+_READ = frozenset((*_BELOW[1], *_BELOW[2], "total_swap", "cache", "rss", "swap"))
 
 
 class Sibling(NamedTuple):
@@ -53,7 +53,7 @@ class Sibling(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What the dead below a parent hold: cache, anonymous memory and tmpfs; the last as `shmem`."""
+    """Memory charged to zombies below a parent: cache, anonymous and tmpfs; the last is `shmem`."""
 
     total_bytes: int
     shmem_bytes: int
@@ -86,7 +86,7 @@ class Collateral:
 
     @property
     def only_tmpfs(self) -> bool:
-        """Whether reclaim cannot free the dead: almost all they hold is tmpfs, and no swap."""
+        """Whether reclaim cannot help: nearly all memory of the zombies is tmpfs, without swap."""
         if self.held is None or self.swap_total_bytes or not self.held.shmem_bytes:
             return False
         return self.held.shmem_bytes >= _ALMOST_ALL * self.held.total_bytes
@@ -207,26 +207,22 @@ def _is_small(host: Host, directory: str, path: str) -> bool:
 def _sibling(host: Host, parent: Parent, child: str, split: bool, uncounted: int | None) -> Sibling:
     """`uncounted` is the swap value if the kernel does not account it."""
     directory, path = f"{parent.directory}{child}", f"{parent.path}{child}"
-    name = "memory.current" if parent.version == 2 else "memory.usage_in_bytes"
-    total = number(host, f"{directory}/{name}")
+    total = number(host, f"{directory}/{parent.usage_file}")
     if not split or (parent.version == 2 and not _is_small(host, directory, path)):
         return Sibling(path, total, None, None, None, uncounted)
-    content = text(host.files, f"{directory}/memory.stat")
+    found = _memory_stat(host, directory, path)
+    cache_name, anon_name, shmem_name = _BELOW[parent.version]
+    cache, shmem = found.get(cache_name, 0), found.get(shmem_name, 0)
     if parent.version == 2:
-        found = stat.flat_keyed(content, _V2, printable(path))
-        shmem = found.get("shmem", 0)
         swap = _swapped(host, directory, uncounted)
-        return Sibling(path, total, found.get("file", 0) - shmem, found.get("anon"), shmem, swap)
-    found = stat.flat_keyed(content, _V1, printable(path))
-    shmem = found.get("total_shmem", 0)
-    return Sibling(
-        path,
-        total,
-        found.get("total_cache", 0) - shmem,
-        found.get("total_rss"),
-        shmem,
-        found.get("total_swap", uncounted),  # present only if swap is accounted
-    )
+    else:
+        swap = found.get("total_swap", uncounted)  # present only if swap is accounted
+    return Sibling(path, total, cache - shmem, found.get(anon_name), shmem, swap)
+
+
+def _memory_stat(host: Host, directory: str, path: str) -> dict[str, int]:
+    content = text(host.files, f"{directory}/memory.stat")
+    return stat.flat_keyed(content, _READ, printable(path))
 
 
 def _swapped(host: Host, directory: str, uncounted: int | None) -> int | None:
@@ -238,12 +234,11 @@ def _swapped(host: Host, directory: str, uncounted: int | None) -> int | None:
 
 
 def _whole(host: Host, parent: Parent) -> dict[str, int] | None:
-    """The parent's own `memory.stat`; `None` where reading it could take long."""
+    """The parent's own `memory.stat`; `None` if reading it could take long."""
     try:
         if parent.version == 2 and not _is_small(host, parent.directory, parent.path):
             return None
-        content = text(host.files, f"{parent.directory}/memory.stat")
-        return stat.flat_keyed(content, _V2 if parent.version == 2 else _V1, printable(parent.path))
+        return _memory_stat(host, parent.directory, parent.path)
     except SourceError:
         return None
 
@@ -257,12 +252,9 @@ def _own(parent: Parent, found: dict[str, int], uncounted: int | None) -> Siblin
 
 
 def _held(parent: Parent, found: dict[str, int], live: Iterable[Sibling]) -> Held | None:
-    """What is charged below the parent and to nothing that lives."""
-    if parent.version == 2:
-        total, shmem = found.get("file", 0) + found.get("anon", 0), found.get("shmem", 0)
-    else:
-        total = found.get("total_cache", 0) + found.get("total_rss", 0)
-        shmem = found.get("total_shmem", 0)
+    """Memory charged below the parent, minus that of live cgroups."""
+    cache, anon, shmem = (found.get(name, 0) for name in _BELOW[parent.version])
+    total = cache + anon
     for sibling in live:
         parts = (sibling.file_bytes, sibling.anon_bytes, sibling.shmem_bytes)
         if None in parts:

@@ -10,7 +10,7 @@ this one, and the rounds stop by its clock.
 If zombies slow down the walk over all cgroups, freeing them makes each read of the parent's
 statistics faster by some microseconds per zombie: a test that can fail. On kernels whose statistics
 do not walk (since about 5.8) the reads stay flat, and the walk that hurts is reclaim's own, which
-the time per round measures. Where such a read walks far, the read itself is the outage, so it is
+the time per round measures. A read that walks many zombies is itself the outage, so it is
 estimated first (`sexton.sources.cgroupfs.estimate`); over budget only the estimate is reported.
 Reads run in a child with a deadline, off the NIC's cores; the fastest of three counts.
 
@@ -38,9 +38,6 @@ from sexton.sources.cores import off_the_nic
 FREED_US = 43.3
 STUCK_US = 220.0
 TRIES = 16
-SOURCE = (
-    "measured on Linux 6.18: 3,000 of page cache in 0.13 s; 20,000 of tmpfs in 4.4 s, none freed"
-)
 #: Futile passes in a row before reclaim gives up.
 FUTILE_PASSES = 3
 #: How long a write may go on without freeing any before it is stopped.
@@ -82,7 +79,6 @@ class CostEstimate(NamedTuple):
     least_s: float | None
     most_s: float | None
     hold_s: float | None
-    source: str = SOURCE
 
     @property
     def sentence(self) -> str:
@@ -182,7 +178,7 @@ def us_saved_per_zombie(
 
 
 def describe_reads(before: StatRead, after: StatRead, us_per_zombie: float | None) -> str:
-    """The effect on read times in words.
+    """One sentence on how read times changed.
 
     >>> file = "memory.numa_stat"
     >>> describe_reads(StatRead(file, 0.7, True), StatRead(file, 0.002, True), 69.8)

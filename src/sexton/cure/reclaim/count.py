@@ -10,6 +10,7 @@ queue), so `settled` waits until the count is stable.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -31,8 +32,8 @@ _MOST_SETTLE_S = 3.0
 
 
 class Dying(NamedTuple):
-    """`number` is `None` if unknown (v1 in a cgroup namespace); `bytes` is what zombies hold and
-    `live_bytes` what the parent's live children hold, `None` without counters. `scope` says
+    """Dying cgroups. `number` is `None` if unknown (v1 in a cgroup namespace); `bytes` are charged
+    to zombies and `live_bytes` to the parent's live children, `None` without counters. `scope`:
     whether `number` covers the parent or the node."""
 
     number: int | None
@@ -56,6 +57,16 @@ class Parent:
     @property
     def version(self) -> int:
         return self.layout.version or 0
+
+    @property
+    def usage_file(self) -> str:
+        """Name of the file with its bytes."""
+        return "memory.current" if self.version == 2 else "memory.usage_in_bytes"
+
+    @property
+    def reclaim_file(self) -> str:
+        """Name of the file that reclaims its memory; the kernel may lack it."""
+        return "memory.reclaim" if self.version == 2 else "memory.force_empty"
 
 
 def parent_at(host: Host, path: str) -> Parent:
@@ -91,7 +102,7 @@ def gauge(host: Host, parent: Parent) -> int | None:
 
 
 def dying(host: Host, parent: Parent) -> Dying:
-    """The count as of now."""
+    """The current count."""
     held, live = _held(host, parent)
     if parent.version == 2:
         return Dying(_counted(host, parent), held, live, PARENT, "cgroup.stat")
@@ -143,9 +154,7 @@ def _held(host: Host, parent: Parent) -> tuple[int | None, int | None]:
 
 
 def _usage(host: Host, parent: Parent, directory: str) -> int:
-    if parent.version == 2:
-        return number(host, f"{directory}/memory.current")
-    try:
-        return pages_bytes(host, directory)
-    except SourceAbsent:  # no kernel memory accounting
-        return number(host, f"{directory}/memory.usage_in_bytes")
+    if parent.version == 1:
+        with contextlib.suppress(SourceAbsent):  # no kernel memory accounting
+            return pages_bytes(host, directory)
+    return number(host, f"{directory}/{parent.usage_file}")

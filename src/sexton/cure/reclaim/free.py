@@ -55,12 +55,12 @@ from sexton.sources.cgroupfs.estimate import PAGE
 from sexton.sources.cores import Spared, off_the_nic
 
 Progress = Callable[[str], None]
-FORCE_EMPTY = "memory.force_empty"
-RECLAIM = "memory.reclaim"
 NO_SWAP = "swappiness=0"
 STUCK = "the rest cannot be reclaimed"
 #: Passes between two counts.
 PASSES = 8
+#: The first pass on v2.
+FIRST_BYTES = 1 << 20
 #: Bytes that passes may request beyond what zombies hold: running cgroups lose pages too.
 SLACK_BYTES = 32 << 20
 #: On v1 the count is the node's, and others come and go: a pass that frees less than this share
@@ -87,12 +87,11 @@ class Limits:
 
     `seconds` limits the whole, `round_s` one write; `stall_s` is how long a write may run without
     freeing any, `rounds` the number of rounds, `target` the number of zombies that is few enough.
-    `first_s` is v1's first pass; `first_bytes` and `most_pass_bytes` bound v2's passes,
-    `most_bytes` their sum (`None`: twice what zombies hold plus 32 MiB). `most_lost_bytes` is what
-    running cgroups may lose (`None`: 5 %, at least 16 MiB). `thorough` goes on when only the cache
-    of running cgroups could be reclaimed first. `protected` are the configured rules;
-    `accept_collateral` lifts refusals by these and the built-in ones. `stop_if` is called ten times
-    a second and returns a reason to stop.
+    `first_s` is v1's first pass; `most_pass_bytes` limits v2's passes, `most_bytes` their sum
+    (`None`: twice what zombies hold plus 32 MiB). `thorough` goes on when only the cache of running
+    cgroups could be reclaimed first. `protected` are the configured rules; `accept_collateral`
+    lifts refusals by these and the built-in ones. `stop_if` is called ten times a second and
+    returns a reason to stop.
     """
 
     seconds: float = 60.0
@@ -101,10 +100,8 @@ class Limits:
     rounds: int = 20
     target: int = 0
     first_s: float = 0.0005
-    first_bytes: int = 1 << 20
     most_pass_bytes: int = 64 << 20
     most_bytes: int | None = None
-    most_lost_bytes: int | None = None
     accept_collateral: bool = False
     thorough: bool = False
     protected: tuple[Rule, ...] = ()
@@ -148,7 +145,7 @@ class Round:
 
     @property
     def freed_bytes(self) -> int:
-        """By how much less zombies hold, as far as known."""
+        """By how much memory charged to zombies fell, as far as known."""
         if self.before.bytes is None or self.after.bytes is None:
             return 0
         return max(0, self.before.bytes - self.after.bytes)
@@ -330,7 +327,7 @@ def _less(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else max(0, before - after)
 
 
-def refused(found: Collateral, accept_collateral: bool) -> str | None:
+def why_refused(found: Collateral, accept_collateral: bool) -> str | None:
     """Why nothing may be freed there; `None` if it may."""
     reasons = refusals(found)
     if not reasons or accept_collateral:
@@ -343,7 +340,7 @@ def refused(found: Collateral, accept_collateral: bool) -> str | None:
 
 def reclaim_file(host: Host, parent: Parent) -> str:
     """The control file for reclaim; `CommandError` if this kernel has none."""
-    name = FORCE_EMPTY if parent.version == 1 else RECLAIM
+    name = parent.reclaim_file
     if not exists(host.files, f"{parent.directory}/{name}"):
         advice = "only drop_caches or a reboot can free them"
         since = "" if parent.version == 1 else " (added in 5.19)"
@@ -359,7 +356,7 @@ def free(
     before = read_collateral(host, path, limits.protected)
     parent = before.parent
     name = reclaim_file(host, parent)
-    reason = refused(before, limits.accept_collateral)
+    reason = why_refused(before, limits.accept_collateral)
     if reason is not None:
         raise CommandError(reason)
     spared = off_the_nic(host)
@@ -425,7 +422,7 @@ class _Work:
 
     @property
     def _first(self) -> float:
-        return self.limits.first_bytes if self.parent.version == 2 else self.limits.first_s
+        return FIRST_BYTES if self.parent.version == 2 else self.limits.first_s
 
     def _passes(self, count: Dying) -> tuple[list[ControlWrite], Dying]:
         """Up to `PASSES` writes, and the count after them."""
@@ -464,7 +461,7 @@ class _Work:
         return bool(self.why)
 
     def _write(self, amount: int, before: Dying) -> ControlWrite:
-        """One write, stopped when it no longer frees anything or `stop_if` says so."""
+        """One write, stopped when it no longer frees anything or `stop_if` gives a reason."""
         if self.parent.version == 2:
             value, cpu_limit_s = (f"{amount} {NO_SWAP}" if self._swapless else str(amount)), 0.0
         else:
@@ -526,8 +523,6 @@ class _Work:
         """What running cgroups may lose in total; `None` for no limit."""
         if self.limits.thorough or self._live_bytes is None:
             return None
-        if self.limits.most_lost_bytes is not None:
-            return self.limits.most_lost_bytes
         return max(LEAST_LOST_BYTES, self._live_bytes // LOST_SHARE)
 
     def _why_costly(self, now: Dying) -> str:

@@ -1,9 +1,9 @@
-"""Files on tmpfs that may hold the zombies, with size, owner and age: only ever listed.
+"""Lists files on tmpfs that may keep zombies alive, with size, owner and age; deletes nothing.
 
-A dead cgroup that holds pages of a tmpfs file (shmem) stays until the file is deleted or its pages
-go to swap. Without swap no reclaim can help. The kernel does not say which file is charged to which
-cgroup, so these are the largest on the node's tmpfs mounts, and System V segments beside them.
-Mounts that only exist inside a container's mount namespace are not seen from here.
+A dying cgroup with pages of a tmpfs file (shmem) stays until the file is deleted or its pages are
+swapped out. Without swap, reclaim cannot help. The kernel does not show which file is charged to
+which cgroup, so these are the largest files on the node's tmpfs mounts, and System V segments.
+Mounts inside a container's mount namespace are not visible from here.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from sexton.model.text import seconds as duration
 
 RECLAIMS = False
 undo = nothing_to_undo
-#: More entries, or a longer walk, would be a load of its own; tmpfs is memory, so a walk is quick.
+#: Limits of the walk, so that it does not load the node; tmpfs is memory, so a walk is quick.
 MOST_ENTRIES, MOST_S = 200_000, 3.0
 SHOWN = 8
-#: A smaller one does not explain what the dead hold.
+#: Smaller files do not explain the memory charged to zombies.
 LEAST_BYTES = 1 << 20
 _SYSTEM = ("/run", "/sys", "/proc", "/dev")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class TmpfsEntry(NamedTuple):
-    """A file or directory at the top of a tmpfs, with all below it, or a System V segment."""
+    """A file or directory at the top of a tmpfs with everything below it, or a System V segment."""
 
     path: str
     bytes: int
@@ -53,14 +53,14 @@ class TmpfsEntry(NamedTuple):
 
 
 class TmpfsUse(NamedTuple):
-    """The largest entries first; `whole` is false where the walk was cut short."""
+    """The largest entries first; `whole` is false if the walk was cut short."""
 
     entries: tuple[TmpfsEntry, ...]
     whole: bool
 
 
 def find_tmpfs_use(host: Host) -> TmpfsUse:
-    """What lies on the tmpfs mounts that this process sees, bounded in number and time."""
+    """Large entries on the tmpfs mounts of this process; limited in number and time."""
     walk = _Walk(time.monotonic() + MOST_S)
     found = [entry for point in _mount_points(host) for entry in walk.entries(point)]
     found += _segments(host)
@@ -69,7 +69,7 @@ def find_tmpfs_use(host: Host) -> TmpfsUse:
 
 
 def propose(identity: str, found: TmpfsUse, held: str) -> Step:
-    """Printed only; `held` says what the dead hold."""
+    """The step, which is only printed; `held` describes the memory charged to zombies."""
     shown = found.entries[:SHOWN]
     more = len(found.entries) - len(shown)
     which = (
@@ -138,7 +138,7 @@ def _mount_points(host: Host) -> list[str]:
 
 
 class _Walk:
-    """Adds up what lies below the entries of a mount, without leaving it or following a link."""
+    """Sums sizes below the entries of a mount, without leaving it or following links."""
 
     def __init__(self, end_s: float) -> None:
         self._end_s = end_s
@@ -160,7 +160,7 @@ class _Walk:
                 yield TmpfsEntry(path, int(total[0]), int(total[1]), uid, total[2])
 
     def _add(self, top: str, device: int, total: list[float]) -> int | None:
-        """Bytes, files and the last time of writing go into `total`; returns the owner."""
+        """Add bytes, files and the last write time to `total`; returns the owner."""
         owner = None
         pending = [top]
         while pending:
@@ -206,7 +206,7 @@ def _segments(host: Host) -> Iterator[TmpfsEntry]:
         yield TmpfsEntry(name, resident, 1, uid, written, identity)
 
 
-def prepare(step: Step, _hands: StepContext) -> dict[str, Any]:
+def prepare(step: Step, _context: StepContext) -> dict[str, Any]:
     raise CommandError(f"step {step.id}: Sexton deletes no file")
 
 

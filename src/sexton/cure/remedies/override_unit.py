@@ -6,22 +6,20 @@ from shlex import quote
 from typing import Any
 
 from sexton.cure.remedy import StepContext, restore_unit, save_unit, text_parameter
-from sexton.cure.units import OVERRIDES, UnitSnapshot, override, override_place, snapshot_unit
+from sexton.cure.units import OVERRIDE, UnitSnapshot, override, override_place, snapshot_unit
 from sexton.model.plan import Condition, Criterion, Step
 
 RECLAIMS = False
 prepare = save_unit
 undo = restore_unit
-WHAT = "no-restart"
 
 
 def propose(identity: str, before: UnitSnapshot, after: str) -> Step:
     """`after` is the step that stops it."""
     name = before.id
     place = override_place(before)
-    wanted = OVERRIDES[WHAT]
-    setting = " ".join(line for line in wanted.splitlines() if not line.startswith("#"))
-    lines = " ".join(quote(line) for line in wanted.splitlines())
+    setting = " ".join(line for line in OVERRIDE.splitlines() if not line.startswith("#"))
+    lines = " ".join(quote(line) for line in OVERRIDE.splitlines())
     return Step(
         id=identity,
         remedy="override_unit",
@@ -51,4 +49,4 @@ def propose(identity: str, before: UnitSnapshot, after: str) -> Step:
 
 def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
     before = snapshot_unit(text_parameter(step, "unit"), context.host)
-    return {"said": f"wrote {override(before, context.writer, WHAT, context.deadline_s(60))}"}
+    return {"said": f"wrote {override(before, context.writer, context.deadline_s(60))}"}

@@ -48,7 +48,7 @@ def propose(identity: str, node: str, in_cluster: bool) -> Step:
     )
 
 
-def prepare(step: Step, _hands: StepContext) -> dict[str, Any]:
+def prepare(step: Step, _context: StepContext) -> dict[str, Any]:
     raise CommandError(f"step {step.id}: Sexton never reboots a node; {step.commands[0]}")
 
 

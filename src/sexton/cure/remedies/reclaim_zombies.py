@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sexton.cure.reclaim.collateral import Collateral, read_collateral
 from sexton.cure.reclaim.cost import CostEstimate
-from sexton.cure.reclaim.free import Limits, free, refused
+from sexton.cure.reclaim.free import Limits, free, why_refused
 from sexton.cure.remedy import StepContext, nothing_to_undo, text_parameter
 from sexton.errors import CommandError
 from sexton.model.plan import Condition, Criterion, Step
@@ -152,7 +152,7 @@ def _commands(directory: str, version: int, thorough: bool) -> tuple[str, ...]:
 def prepare(step: Step, context: StepContext) -> dict[str, Any]:
     """Nothing can be undone; the collateral is journalled anyway."""
     found = read_collateral(context.host, text_parameter(step, "parent"), context.probes.rules)
-    reason = refused(found, step.parameters.get("accept_collateral") is True)
+    reason = why_refused(found, step.parameters.get("accept_collateral") is True)
     if reason is not None:
         raise CommandError(reason)
     return {

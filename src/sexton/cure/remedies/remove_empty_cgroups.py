@@ -1,8 +1,8 @@
 """Remove empty live cgroups: scopes and containers whose directories were left behind.
 
-They are not zombies, but the kernel walks them too. One that systemd knows is
-stopped as a unit; any other is removed by `rmdir`, which the kernel refuses if a process is in it.
-Its own pages are reclaimed first: a cgroup removed with pages still charged to it becomes a zombie.
+They are not zombies, but the kernel walks them too. One that systemd knows is stopped as a unit;
+any other is removed by `rmdir`, which the kernel refuses if a process is in it. Its pages are
+reclaimed first: a cgroup removed with pages still charged to it becomes a zombie.
 
 Only scopes and containers without children and processes are removed, and only if certainly older
 than `YOUNGEST_S` (a directory's times may be newer than the directory, never older). Undo cannot
@@ -23,7 +23,7 @@ from sexton.cure import units
 from sexton.cure.protected import Rule, why_protected
 from sexton.cure.reclaim.count import Parent
 from sexton.cure.remedy import StepContext, nothing_to_undo, text_parameter
-from sexton.cure.writer import UNIT_NAME, WriteLimits, Writer, WriteResult
+from sexton.cure.writer import UNIT_NAME, WriteLimits, Writer
 from sexton.detect.stems import container, split
 from sexton.errors import CommandError, SourceAbsent, SourceError
 from sexton.host.host import Host
@@ -164,21 +164,18 @@ def _age_s(directory: str, inode: int) -> float | None:
 
 
 def _held(host: Host, parent: Parent) -> int:
-    name = "memory.current" if parent.version == 2 else "memory.usage_in_bytes"
     try:
-        return number(host, f"{parent.directory}/{name}")
+        return number(host, f"{parent.directory}/{parent.usage_file}")
     except SourceError:
         return 0
 
 
-def _empty(host: Host, parent: Parent, writer: Writer) -> WriteResult | None:
-    """Reclaim its pages; nothing else is below it."""
-    file = "memory.force_empty" if parent.version == 1 else "memory.reclaim"
-    path = f"{parent.directory}/{file}"
-    if not exists(host.files, path):
-        return None
-    value = "0" if parent.version == 1 else str(_held(host, parent))
-    return writer.write_control(path, value, WriteLimits(_EMPTY_S, off_the_nic(host).cpus))
+def _empty(host: Host, parent: Parent, writer: Writer) -> None:
+    """Reclaim its pages, if the kernel can; nothing else is below it."""
+    path = f"{parent.directory}/{parent.reclaim_file}"
+    if exists(host.files, path):
+        value = "0" if parent.version == 1 else str(_held(host, parent))
+        writer.write_control(path, value, WriteLimits(_EMPTY_S, off_the_nic(host).cpus))
 
 
 def _other_hierarchies(host: Host, parent: Parent) -> list[str]:
@@ -256,12 +253,8 @@ def _parsed(step: Step) -> list[EmptyCgroup]:
         ]
     except (ValueError, TypeError):
         raise CommandError(f"step {step.id}: malformed list of cgroups") from None
-    for empty_cgroup in found:
-        if (
-            empty_cgroup.how not in (STOP, REMOVE)
-            or not empty_cgroup.path.startswith("/")
-            or ".." in empty_cgroup.path
-        ):
+    for how, path in ((cgroup.how, cgroup.path) for cgroup in found):
+        if how not in (STOP, REMOVE) or not path.startswith("/") or ".." in path:
             raise CommandError(f"step {step.id}: malformed list of cgroups")
     return found
 

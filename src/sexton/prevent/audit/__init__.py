@@ -5,41 +5,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Sequence
 
+from sexton.cure.protected import Rule
 from sexton.host.host import Host
 from sexton.model.audit import Audit, EnabledUnit, KubeletProblem
+from sexton.model.rows.cgroup import CgroupEvent
+from sexton.model.rows.node import Node
+from sexton.model.rows.task import Process, ProcessCgroup
+from sexton.model.rows.unit import ServiceManager, Unit
 from sexton.model.window import Window
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sexton.cure.protected import Rule
-    from sexton.prevent.audit.evidence import Evidence
-    from sexton.sources.registry import Source
+from sexton.prevent.audit.enabled import Enabled
+from sexton.prevent.audit.evidence import Evidence, gather
+from sexton.prevent.audit.judge import Context, Judge
+from sexton.prevent.audit.unit_files import UnitTree
+from sexton.prevent.kubelet import check_flags, flags_of, inspect
+from sexton.sources.registry import Source, sources_of
+from sexton.sources.services import usage_source
 
 
 def wanted_sources() -> tuple[Source, ...]:
     """The sources a live audit needs."""
-    from sexton.model.rows.cgroup import CgroupEvent
-    from sexton.model.rows.node import Node
-    from sexton.model.rows.task import Process, ProcessCgroup
-    from sexton.model.rows.unit import Unit
-    from sexton.sources.registry import sources_of
-    from sexton.sources.services import usage_source
-
     return (*sources_of(Unit, Node, Process, ProcessCgroup, CgroupEvent), usage_source())
 
 
 def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = ()) -> Audit:
     """Judge a live node (`window` holds what was sampled of it) or an image's tree."""
-    import time
-
-    from sexton.prevent.audit.enabled import Enabled
-    from sexton.prevent.audit.evidence import Evidence, gather
-    from sexton.prevent.audit.judge import Context, Judge
-    from sexton.prevent.audit.unit_files import UnitTree
-
     tree = UnitTree(host.files)
     enabled = Enabled(tree, _systemd(window))
     seen = gather(host, window) if window is not None else Evidence()
@@ -47,10 +39,13 @@ def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = 
     starting = {unit.name for unit in enabled.units if unit.at_boot}
     judge = Judge(Context(host.files, seen, _running(seen) | starting), tuple(protected))
     names = _judged(enabled.units, seen)
-    by_name |= {name: enabled.running(name) for name in names if name not in by_name}
+    by_name |= {name: enabled.manual(name) for name in names if name not in by_name}
     problems, unread = _kubelet(host)
+    place = host.root
+    if window is not None:
+        place = window.node.hostname if window.node else "this node"
     return Audit(
-        place=host.root if window is None else _hostname(window),
+        place=place,
         live=window is not None,
         made_unix=time.time(),
         subjects=tuple(judge.subject(name, by_name.get(name)) for name in names),
@@ -66,8 +61,6 @@ def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = 
 
 def _kubelet(host: Host) -> tuple[tuple[KubeletProblem, ...], tuple[str, ...]]:
     """Problems in kubelet's configuration and flags, and files that could not be read."""
-    from sexton.prevent.kubelet import check_flags, flags_of, inspect
-
     flags = flags_of(host)
     files = inspect(host, flags)
     found = [
@@ -112,11 +105,5 @@ def _running(seen: Evidence) -> set[str]:
 
 
 def _systemd(window: Window | None) -> str | None:
-    from sexton.model.rows.unit import ServiceManager
-
     rows = None if window is None else window.latest(ServiceManager)
     return rows[0].version if rows and rows[0].name == "systemd" else None
-
-
-def _hostname(window: Window) -> str:
-    return window.node.hostname if window.node else "this node"

@@ -68,7 +68,7 @@ class Condition(NamedTuple):
 
     @property
     def live_only(self) -> bool:
-        """Can only a running node show it? True also for files under /proc, /sys and /dev."""
+        """Whether only a running node can show it; also true for files in /proc, /sys and /dev."""
         paths = self.value if isinstance(self.value, list) else [self.value]
         kernel = any(str(path).startswith(("/proc/", "/sys/", "/dev")) for path in paths)
         return self.kind in LIVE_ONLY or kernel

@@ -21,7 +21,7 @@ class Change(NamedTuple):
 
     @property
     def bad(self) -> bool:
-        """Does it make the exit status 1? Only a unit that is new or changed *and* a finding."""
+        """Whether the exit status is 1: for a unit that is new or changed *and* a finding."""
         return self.subject is not None and self.subject.is_finding
 
 

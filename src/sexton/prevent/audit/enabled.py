@@ -92,8 +92,8 @@ class PresetRule(NamedTuple):
     pattern: str
 
 
-def first_boot(tree: UnitTree) -> bool:
-    """Will systemd treat the next boot as the first one?"""
+def is_first_boot(tree: UnitTree) -> bool:
+    """Whether systemd will treat the next boot as the first one."""
     if tree.has("/etc/machine-id") is False:
         return True
     return (tree.text("/etc/machine-id", 4096) or "").strip() == "uninitialized"
@@ -128,14 +128,14 @@ def parse_presets(text: str) -> list[PresetRule]:
 
 
 def preset_allows(rules: Sequence[PresetRule], unit: str) -> bool:
-    """Would a preset enable this unit?"""
+    """Whether presets enable this unit."""
     return next((rule.enable for rule in rules if fnmatchcase(unit, rule.pattern)), True)
 
 
 class Enabled:
     """The units that will be started; `unseen` lists what could not be followed.
 
-    `version` is what a running systemd says it is; without it the tree's files decide.
+    `version` is reported by a running systemd; without it, the tree's files show it.
     """
 
     def __init__(self, tree: UnitTree, version: str | None = None) -> None:
@@ -156,7 +156,7 @@ class Enabled:
         self._version = systemd_version(tree, version)
         self.units = [self._unit(name, stock) for name in sorted(self._ways)]
 
-    def running(self, name: str) -> EnabledUnit:
+    def manual(self, name: str) -> EnabledUnit:
         """A unit that runs but that no file starts: started by hand, or by a program over D-Bus."""
         self._ways[name].append(Enabling("manual", "", self.tree.path(name)))
         return self._unit(name, defaults(self.tree))
@@ -207,7 +207,7 @@ class Enabled:
                     self._start(pull, directory.rpartition("/")[2])
 
     def _follow_presets(self) -> None:
-        if not first_boot(self.tree):
+        if not is_first_boot(self.tree):
             return
         rules = preset_rules(self.tree)
         self.tree.note(
@@ -253,7 +253,7 @@ class Enabled:
             self._seen.add(name)
             for pull in self._pulled(name):
                 self._start(pull, name)
-        self.tree.skip(f"more than {MOST_STEPS:,} dependencies: the list is incomplete")
+        self.tree.note_unread(f"more than {MOST_STEPS:,} dependencies: the list is incomplete")
         self._pending.clear()
 
     def _start(self, pull: Pull, by: str) -> None:
@@ -317,7 +317,7 @@ class Enabled:
             program=program,
             program_missing=None if there is None else not there,
             restart=restart,
-            conditions=tuple(settings.starting("Unit", ("Condition", "Assert"))),
+            conditions=tuple(settings.with_prefix("Unit", ("Condition", "Assert"))),
             timer_s=period,
             faults=tuple(faults),
             aliases=tuple(sorted(self._names[name])),

@@ -89,7 +89,7 @@ class Evidence:
     unseen: list[str] = field(default_factory=list)
 
     def active(self, unit: str) -> bool:
-        """Is it running, according to systemd?"""
+        """Whether it is running, according to systemd."""
         known = (self.units or {}).get(unit)
         return known is not None and known.active_state not in ("inactive", "failed")
 
@@ -205,18 +205,15 @@ def connections_of(sockets: Sockets, cgroups: Mapping[int, str]) -> dict[str, Co
     loopback connection or a UNIX socket are on this node, so both owners are known.
     """
     who = {inode: owner for inode, pid in sockets.owners.items() if (owner := _owner(cgroups, pid))}
-    listens: dict[str, dict[str, None]] = defaultdict(dict)
-    datagrams: dict[str, dict[str, None]] = defaultdict(dict)
-    clients: dict[str, dict[str, None]] = defaultdict(dict)
-    servers: dict[str, dict[str, None]] = defaultdict(dict)
+    found: dict[str, _Peers] = defaultdict(_Peers)
     ports: dict[int, str] = {}
     for socket in sockets.inet:
         owner = who.get(socket.inode)
         if owner and socket.protocol == "tcp" and socket.state == LISTEN:
-            listens[owner][f"tcp {socket.port}"] = None
+            found[owner].listens[f"tcp {socket.port}"] = None
             ports[socket.port] = owner
         elif owner and socket.protocol == "udp":
-            datagrams[owner][f"udp {socket.port}"] = None
+            found[owner].datagrams[f"udp {socket.port}"] = None
     ends = {
         (socket.local, socket.port, socket.remote, socket.remote_port): who.get(socket.inode)
         for socket in sockets.inet
@@ -228,36 +225,36 @@ def connections_of(sockets: Sockets, cgroups: Mapping[int, str]) -> dict[str, Co
         owner = who.get(socket.inode)
         other = ends.get((socket.remote, socket.remote_port, socket.local, socket.port))
         peer = other or ("" if socket.remote.startswith(_LOOPBACK) else socket.remote)
-        if owner is None or not peer or peer == owner:
-            continue
-        (clients if ports.get(socket.port) == owner else servers)[owner][peer] = None
-    _add_unix(sockets, who, (listens, clients, servers))
-    names = {*listens, *datagrams, *clients, *servers}
-    return {
-        name: Connections(
-            tuple(listens[name]), tuple(clients[name]), tuple(servers[name]), tuple(datagrams[name])
-        )
-        for name in names
-    }
-
-
-def _add_unix(
-    sockets: Sockets,
-    who: Mapping[int, str],
-    into: tuple[dict[str, dict[str, None]], dict[str, dict[str, None]], dict[str, dict[str, None]]],
-) -> None:
-    """A connected UNIX socket with a name is the server's end: it has the listener's name."""
-    listens, clients, servers = into
-    for socket in sockets.unix:
-        owner = who.get(socket.inode)
+        if owner is not None and peer and peer != owner:
+            found[owner].add(peer, is_client=ports.get(socket.port) == owner)
+    for unix in sockets.unix:
+        owner = who.get(unix.inode)
         if owner is None:
             continue
-        if socket.state == LISTEN:
-            listens[owner][socket.name or "a UNIX socket"] = None
-        elif socket.peer is not None:
-            peer = who.get(socket.peer)
-            if peer is not None and peer != owner:
-                (clients if socket.name else servers)[owner][peer] = None
+        if unix.state == LISTEN:
+            found[owner].listens[unix.name or "a UNIX socket"] = None
+        elif unix.peer is not None and (known := who.get(unix.peer)) not in (None, owner):
+            # Connected and with a name, it is the server's end: it has the listener's name.
+            found[owner].add(str(known), is_client=bool(unix.name))
+    return {name: peers.connections for name, peers in found.items()}
+
+
+@dataclass(slots=True)
+class _Peers:
+    """`Connections` while they are collected; dicts keep the order and each name once."""
+
+    listens: dict[str, None] = field(default_factory=dict)
+    clients: dict[str, None] = field(default_factory=dict)
+    servers: dict[str, None] = field(default_factory=dict)
+    datagrams: dict[str, None] = field(default_factory=dict)
+
+    def add(self, peer: str, *, is_client: bool) -> None:
+        (self.clients if is_client else self.servers)[peer] = None
+
+    @property
+    def connections(self) -> Connections:
+        kinds = (self.listens, self.clients, self.servers, self.datagrams)
+        return Connections(*map(tuple, kinds))
 
 
 def _owner(cgroups: Mapping[int, str], pid: int) -> str | None:

@@ -112,13 +112,10 @@ class Judge:
         against = [answer.reason for answer in self._answers(usable, name) if answer.holds]
         # An image has no users to look for: only conditions marked as sufficient for an image
         # count, and only conditions that its files can answer block the verdict.
-        blocked = [answer for answer in needed if answer.holds is None] if live else []
-        if not live:
-            blocked = [
-                answer
-                for answer, condition in zip(needed, agent.needed, strict=True)
-                if answer.holds is None and not condition.live_only
-            ]
+        blocked = any(
+            answer.holds is None and (live or not condition.live_only)
+            for answer, condition in zip(needed, agent.needed, strict=True)
+        )
         if against and not blocked:
             absent = [
                 replace(answer.reason, what=f"ruled out: {answer.reason.what}")
@@ -198,9 +195,9 @@ def _hinted(enabled: EnabledUnit | None, agent: Agent | None) -> tuple[Fault, ..
 
 
 def check_condition(condition: Condition, context: Context, unit: str) -> Answer:
-    """Does the condition hold?"""
+    """Whether the condition holds."""
     if condition.live_only and not context.seen.live:
-        what = _LIVE_FACTS[condition.kind]
+        what = _LIVE_FACTS.get(condition.kind, "the hardware it will run on")
         return Answer(None, Reason(condition.why, f"an image does not show {what}", "not seen"))
     try:
         answer = _CHECKS[condition.kind](condition, context, unit)
@@ -313,16 +310,11 @@ _CHECKS: dict[str, Callable[[Condition, Context, str], Answer]] = {
     "vendor": _vendor,
     "other_vendor": _vendor,
 }
-#: What an image cannot show, by kind of condition.
+#: What an image cannot show, by kind of condition; for files it is the hardware.
 _LIVE_FACTS = {
     "workload": "what will run on it",
     "clients": "its clients",
     "connections": "its connections",
     "vendor": "the machine it will run on",
     "other_vendor": "the machine it will run on",
-    "file": "the hardware it will run on",
-    "holds": "the hardware it will run on",
-    "lacking": "the hardware it will run on",
-    "lacking_like": "the hardware it will run on",
-    "unit": "units",
 }

@@ -110,7 +110,7 @@ def _check_subject(subject: Subject, entries: Sequence[Entry], today: date) -> S
 
 
 def needs_owner(subject: Subject) -> bool:
-    """Must the policy name an owner?"""
+    """Whether the policy must name an owner."""
     return subject.verdict is not Need.PROTECTED and subject.agent != BASE
 
 
@@ -134,22 +134,15 @@ def policy_text(audit: Audit, before: Sequence[Entry], today: date) -> str:
         "#   sexton audit --write-policy FILE  adds what is new and keeps existing entries",
         f'schema = "{SCHEMA}"',
     ]
-    covered = set()
     for entry in before:
-        until = f"expires = {entry.expires.isoformat()}" if entry.expires else ""
-        lines += [
-            "",
-            "[[agent]]",
-            f"unit = {_quoted(entry.unit)}",
-            f"owner = {_quoted(entry.owner)}",
-        ]
-        lines += [until] if until else []
+        lines += ["", "[[agent]]", f"unit = {_quoted(entry.unit)}"]
+        lines.append(f"owner = {_quoted(entry.owner)}")
+        lines += [f"expires = {entry.expires.isoformat()}"] if entry.expires else []
         lines += [f"why = {_quoted(entry.why)}"] if entry.why else []
     for subject in audit.subjects:
         known = any(fnmatchcase(subject.unit, entry.unit) for entry in before)
-        if known or subject.unit in covered or not needs_owner(subject):
+        if known or not needs_owner(subject):
             continue
-        covered.add(subject.unit)
         title = f", {subject.title}" if subject.title else ""
         lines += [
             "",

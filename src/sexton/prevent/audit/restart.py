@@ -98,7 +98,7 @@ def policy_of(settings: Settings, stock: RestartPolicy) -> RestartPolicy:
 
 
 def systemd_version(tree: UnitTree, reported: str | None = None) -> int | None:
-    """The version of a tree's systemd: as reported, or that of its library; `None`: unknown."""
+    """The version of a tree's systemd: as reported, or from its library's name; else `None`."""
     if reported is not None and (found := _VERSION.match(reported)):
         return int(found[1])
     folders = [*_LIBRARIES]
@@ -122,7 +122,7 @@ def backoff(version: int | None) -> str:
 def endless_restart(
     policy: RestartPolicy, origin: str = "", version: int | None = None
 ) -> Fault | None:
-    """Set if a unit that fails immediately would be restarted forever, and often."""
+    """The fault of a unit that is restarted forever and often if it fails at once; else `None`."""
     if policy.restart in ("no", "false", ""):
         return None
     longest = policy.delay_s
@@ -157,7 +157,7 @@ def timer_period(settings: Settings) -> float | None:
 
 
 def frequent_timer(period_s: float | None, origin: str = "") -> Fault | None:
-    """A timer that starts its unit more than once a minute."""
+    """The fault of a timer that starts its unit more than once a minute; else `None`."""
     if period_s is None or period_s >= OFTEN_S:
         return None
     a_day = _DAY_S / max(period_s, 0.01)

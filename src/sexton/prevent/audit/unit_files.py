@@ -136,7 +136,7 @@ class Settings:
         found = self._lines.get((section, key))
         return found[-1].origin if found else ""
 
-    def starting(self, section: str, prefixes: tuple[str, ...]) -> list[str]:
+    def with_prefix(self, section: str, prefixes: tuple[str, ...]) -> list[str]:
         """``Key=Value`` of every key with one of these prefixes, sorted."""
         return sorted(
             f"{key}={line.value}"
@@ -235,7 +235,7 @@ class UnitTree:
         if len(self.notes) < _MOST_NOTES and words not in self.notes:
             self.notes.append(words)
 
-    def skip(self, words: str) -> None:
+    def note_unread(self, words: str) -> None:
         """Record what could not be read; only the first few are kept."""
         if len(self.unread) < _MOST_NOTES and words not in self.unread:
             self.unread.append(words)
@@ -318,14 +318,14 @@ class UnitTree:
         except SourceAbsent:
             return []
         except SourceError as error:
-            self.skip(str(error))
+            self.note_unread(str(error))
             return []
         if len(found) > MOST_UNITS:
-            self.skip(f"{directory}: more than {MOST_UNITS:,} names")
+            self.note_unread(f"{directory}: more than {MOST_UNITS:,} names")
         return found[:MOST_UNITS]
 
     def has(self, path: str) -> bool | None:
-        """Does the path exist? `None` if unknown."""
+        """Whether the path exists; `None` if unknown."""
         try:
             return exists(self.files, path)
         except SourceError:
@@ -338,7 +338,7 @@ class UnitTree:
         except SourceAbsent:
             return None
         except SourceError as error:
-            self.skip(str(error))
+            self.note_unread(str(error))
             return None
 
     def _distinct(self, directories: tuple[str, ...]) -> list[str]:
@@ -363,7 +363,7 @@ class UnitTree:
                 if len(self._where) < MOST_UNITS:
                     self._where.setdefault(name, path)
                 else:
-                    self.skip(f"more than {MOST_UNITS:,} units")
+                    self.note_unread(f"more than {MOST_UNITS:,} units")
             else:
                 self._odd += 1
 
@@ -388,7 +388,7 @@ class UnitTree:
             except (SourceAbsent, SourceMalformed):
                 pass
             except SourceError as error:
-                self.skip(str(error))
+                self.note_unread(str(error))
             self._targets[path] = target
         return self._targets[path]
 
@@ -396,7 +396,7 @@ class UnitTree:
         content = self.text(path)
         if content is not None:
             if content.count("\n") > MOST_LINES:
-                self.skip(f"{path}: more than {MOST_LINES:,} lines")
+                self.note_unread(f"{path}: more than {MOST_LINES:,} lines")
             settings.read(content, path)
 
     def _find_drop_ins(self, name: str) -> list[str]:
@@ -407,7 +407,7 @@ class UnitTree:
                     if item.endswith(".conf") and len(found) < MOST_DROP_INS:
                         found.setdefault(item, f"{directory}/{item}")
                     elif item.endswith(".conf") and item not in found:
-                        self.skip(f"{name}: more than {MOST_DROP_INS} drop-ins")
+                        self.note_unread(f"{name}: more than {MOST_DROP_INS} drop-ins")
         return [
             path
             for _, path in sorted(found.items())
@@ -416,7 +416,7 @@ class UnitTree:
 
 
 def is_unit(name: str) -> bool:
-    """Is this a valid unit name?"""
+    """Whether it is a valid unit name."""
     return _UNIT.fullmatch(name) is not None
 
 

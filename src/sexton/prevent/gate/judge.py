@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 from sexton.model.finding import Missing
 from sexton.model.text import count, printable
@@ -37,7 +36,7 @@ def judge(target: Target, policy: Policy, today: datetime.date) -> Gate:
     # First all checks, then the results: a later check may find that the image is damaged.
     checks = [(rule, *_check(rule, target, policy)) for rule in all_rules()]
     results = tuple(
-        _result(rule, _with_damage(checked, target), policy, _Spent(today, spent_s))
+        replace(_result(rule, _with_damage(checked, target), policy, today), spent_s=spent_s)
         for rule, checked, spent_s in checks
     )
     violations = [(result.rule, violation) for result in results for violation in result.violations]
@@ -52,30 +51,24 @@ def judge(target: Target, policy: Policy, today: datetime.date) -> Gate:
         policy=printable(policy.name),
         made_unix=time.time(),
         today=today,
-        results=(*results, _waivers(states, results, policy, _Now(today, target.booted))),
+        results=(*results, _waivers(states, results, policy, today, target.booted)),
         waivers=states,
         watched_s=window.seconds if window is not None else 0.0,
         notes=tuple(map(printable, target.notes)),
     )
 
 
-class _Spent(NamedTuple):
-    """The day, and how long a check took."""
-
-    today: datetime.date
-    seconds: float
-
-
 def _check(rule: Rule, target: Target, policy: Policy) -> tuple[Checked | None, float]:
     """What the rule found, `None` if it is off; and how long that took."""
     settings = policy.rules[rule.id]
+    if not settings["enabled"]:
+        return None, 0.0
     began = time.monotonic()
-    checked = rule.check(target, settings) if settings["enabled"] else None
-    return checked, time.monotonic() - began
+    return rule.check(target, settings), time.monotonic() - began
 
 
 def _with_damage(checked: Checked | None, target: Target) -> Checked | None:
-    """Nothing that was not found in a damaged image is known to be absent."""
+    """The result with the image's damage added: what was not found may still be there."""
     if checked is None or not target.unread or checked.not_applicable == NOT_BOOTED:
         return checked
     lines = [line for line in target.unread if all(line != lack.what for lack in checked.missing)]
@@ -83,14 +76,14 @@ def _with_damage(checked: Checked | None, target: Target) -> Checked | None:
     return replace(checked, not_applicable="", missing=(*checked.missing, *missing))
 
 
-def _result(rule: Rule, checked: Checked | None, policy: Policy, spent: _Spent) -> Result:
+def _result(rule: Rule, checked: Checked | None, policy: Policy, today: datetime.date) -> Result:
     settings = policy.rules[rule.id]
     level: str = settings["level"]
     if checked is None:
         off = "disabled by the policy"
         return Result(rule.id, rule.title, Outcome.OFF, level, False, off)
     waivers = (*policy.waivers, *policy.agents)
-    violations = apply_waivers(rule.id, checked.violations, waivers, spent.today)
+    violations = apply_waivers(rule.id, checked.violations, waivers, today)
     outcome, closes = _outcome(checked, settings, violations)
     return Result(
         rule=rule.id,
@@ -102,7 +95,6 @@ def _result(rule: Rule, checked: Checked | None, policy: Policy, spent: _Spent) 
         violations=violations,
         missing=checked.missing,
         notes=checked.notes,
-        spent_s=spent.seconds,
     )
 
 
@@ -163,20 +155,13 @@ def waiver_states(
 
 
 def covers(waiver: Waiver, rule: str, violation: Violation) -> bool:
-    """Does the waiver match this violation?"""
+    """Whether the waiver matches this violation."""
     return waiver.rule == rule and fnmatchcase(violation.subject, waiver.subject)
 
 
-class _Now(NamedTuple):
-    """The day, and whether anything runs in what is checked."""
-
-    today: datetime.date
-    booted: bool
-
-
-def _unchecked(rule: str, results: Sequence[Result], now: _Now) -> str:
-    """Why a waiver that matches nothing here may match elsewhere; empty where it cannot."""
-    if not now.booted:
+def _unchecked(rule: str, results: Sequence[Result], booted: bool) -> str:
+    """Why a waiver that matches nothing here may match elsewhere; empty if it cannot."""
+    if not booted:
         return "an image that is not booted"
     outcome = next((result.outcome for result in results if result.rule == rule), Outcome.OFF)
     words = {
@@ -188,15 +173,19 @@ def _unchecked(rule: str, results: Sequence[Result], now: _Now) -> str:
 
 
 def _waivers(
-    states: WaiverStates, results: tuple[Result, ...], policy: Policy, now: _Now
+    states: WaiverStates,
+    results: tuple[Result, ...],
+    policy: Policy,
+    today: datetime.date,
+    booted: bool,
 ) -> Result:
-    today = now.today
+    """The waivers themselves, checked like a rule."""
     active = [(result.rule, violation) for result in results for violation in result.active]
     violations = []
     notes = []
     for waiver, state in states:
         name = f"{waiver.at} ({waiver.rule} for {waiver.subject})"
-        unchecked = _unchecked(waiver.rule, results, now)
+        unchecked = _unchecked(waiver.rule, results, booted)
         if state is WaiverState.EXPIRED:
             path = waiver.at if waiver in policy.agents else policy.path
             needed = any(covers(waiver, *pair) for pair in active)
@@ -230,8 +219,7 @@ def _renewal(needed: bool, unchecked: str) -> str:
 
 
 def _expired(waiver: Waiver, today: datetime.date, path: str, remedy: str) -> Violation:
-    """An expired waiver fails the gate even if nothing needs it: its owner must renew or delete
-    it."""
+    """An expired waiver fails the gate even if nothing needs it: renew or delete it."""
     ago = count((today - waiver.expires).days, "day")
     message = (
         f"the waiver of {waiver.rule} for {waiver.subject} expired on {waiver.expires}"

@@ -1,11 +1,12 @@
 """The policy file: how strict each rule is, and which violations are waived until when.
 
-An error in the file is reported in one line with its place and the valid values, and exit 2. The
-gate never guesses what a policy meant.
+An error in the file is reported in one line with its place and the valid values, and exit 2.
+Nothing in a policy is guessed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import difflib
 import math
@@ -81,14 +82,15 @@ def parse(content: bytes, path: str) -> Policy:
     try:
         values = tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise _wrong(path, f"not UTF-8 (byte {error.start})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise _wrong(path, f"invalid TOML: {error}") from None
+        raise CommandError(f"{path}: not UTF-8 (byte {error.start})") from None
     except RecursionError:
-        raise _wrong(path, "invalid TOML: nested too deep") from None
-    except ValueError as error:  # a date such as 2026-02-30, a number of 5,000 digits
-        raise _wrong(path, f"invalid TOML: {error}") from None
-    return _policy(values, path, path)
+        raise CommandError(f"{path}: invalid TOML: nested too deep") from None
+    except ValueError as error:  # also a date such as 2026-02-30, a number of 5,000 digits
+        raise CommandError(f"{path}: invalid TOML: {error}") from None
+    try:
+        return _policy(values, path, path)
+    except CommandError as error:
+        raise CommandError(f"{path}: {error}") from None
 
 
 def agents_of(content: bytes, path: str) -> tuple[Waiver, ...]:
@@ -100,9 +102,9 @@ def agents_of(content: bytes, path: str) -> tuple[Waiver, ...]:
     try:
         entries = audit_policy.parse(content.decode("utf-8"), printable(path))
     except UnicodeDecodeError as error:
-        raise _wrong(path, f"not UTF-8 (byte {error.start})") from None
+        raise CommandError(f"{path}: not UTF-8 (byte {error.start})") from None
     except (RecursionError, ValueError) as error:
-        raise _wrong(path, f"invalid TOML: {error}") from None
+        raise CommandError(f"{path}: invalid TOML: {error}") from None
     return tuple(
         Waiver(
             "unneeded_units",
@@ -119,155 +121,145 @@ def agents_of(content: bytes, path: str) -> tuple[Waiver, ...]:
 
 def _policy(values: dict[str, Any], name: str, path: str) -> Policy:
     base = _builtin()
-    _known(path, "", values, _TOP)
+    _known("", values, _TOP)
     if values.get("schema", SCHEMA) != SCHEMA:
-        raise _wrong(path, f"schema is {_shown(values['schema'])}; expected {SCHEMA}")
-    on_unknown = _one_of(
-        path, "on_unknown", values.get("on_unknown", base["on_unknown"]), ON_UNKNOWN
-    )
-    rules = _rules(path, values.get("rules", {}), on_unknown)
-    waivers = _waivers(path, values.get("waivers", []), tuple(base["rules"]))
-    _reject_duplicates(path, waivers)
-    seconds = _number(
-        path, "observe_seconds", values.get("observe_seconds", base["observe_seconds"])
-    )
+        raise CommandError(f"schema is {_shown(values['schema'])}; expected {SCHEMA}")
+    on_unknown = _one_of("on_unknown", values.get("on_unknown", base["on_unknown"]), ON_UNKNOWN)
+    rules = _rules(values.get("rules", {}), on_unknown)
+    waivers = _waivers(values.get("waivers", []), tuple(base["rules"]))
+    _reject_duplicates(waivers)
+    seconds = _number("observe_seconds", values.get("observe_seconds", base["observe_seconds"]))
     if not 0 < seconds <= _MOST_SECONDS:
-        raise _wrong(
-            path, f"observe_seconds is {seconds:g}; must be over 0 and at most {_MOST_SECONDS}"
+        raise CommandError(
+            f"observe_seconds is {seconds:g}; must be over 0 and at most {_MOST_SECONDS}"
         )
-    warn, most = (
-        _like(path, key, values.get(key, base[key]), 0) for key in ("warn_days", "waiver_days")
-    )
+    warn, most = (_like(key, values.get(key, base[key]), 0) for key in ("warn_days", "waiver_days"))
     return Policy(name, float(seconds), warn, rules, waivers, path=path, waiver_days=most)
 
 
-def _rules(path: str, values: Any, on_unknown: str) -> dict[str, dict[str, Any]]:
+def _rules(values: Any, on_unknown: str) -> dict[str, dict[str, Any]]:
     base: dict[str, dict[str, Any]] = _builtin()["rules"]
-    _table(path, "rules", values)
-    _known(path, "rules.", values, tuple(base))
+    _table("rules", values)
+    _known("rules.", values, tuple(base))
     rules = {}
     for rule, defaults in base.items():
         place = f"rules.{rule}"
         own = values.get(rule, {})
-        _table(path, place, own)
-        _known(path, f"{place}.", own, (*defaults, *_SHARED, "enabled"))
+        _table(place, own)
+        _known(f"{place}.", own, (*defaults, *_SHARED, "enabled"))
         settings = {"enabled": True, "level": "error", "on_unknown": on_unknown, **defaults}
         for key, value in own.items():
             choices = _SHARED.get(key) or _CHOICES.get((rule, key))
             if choices is not None:
-                settings[key] = _one_of(path, f"{place}.{key}", value, choices)
+                settings[key] = _one_of(f"{place}.{key}", value, choices)
             else:
-                settings[key] = _like(path, f"{place}.{key}", value, settings[key])
+                settings[key] = _like(f"{place}.{key}", value, settings[key])
         rules[rule] = settings
     return rules
 
 
-def _like(path: str, place: str, value: Any, model: Any) -> Any:
+def _like(place: str, value: Any, model: Any) -> Any:
     """`value`, checked to have the type of the built-in one."""
     if isinstance(model, bool):
         if not isinstance(value, bool):
-            raise _wrong(path, f"{place} is {_shown(value)}; must be true or false")
+            raise CommandError(f"{place} is {_shown(value)}; must be true or false")
         return value
-    number = _number(path, place, value)
+    number = _number(place, value)
     if isinstance(model, int) and not isinstance(number, int):
-        raise _wrong(path, f"{place} is {_shown(value)}; must be a whole number")
+        raise CommandError(f"{place} is {_shown(value)}; must be a whole number")
     if number < 0:
-        raise _wrong(path, f"{place} is {_shown(value)}; must be 0 or more")
+        raise CommandError(f"{place} is {_shown(value)}; must be 0 or more")
     return number
 
 
-def _number(path: str, place: str, value: Any) -> int | float:
+def _number(place: str, value: Any) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _wrong(path, f"{place} is {_shown(value)}; must be a number")
+        raise CommandError(f"{place} is {_shown(value)}; must be a number")
     return value
 
 
-def _waivers(path: str, entries: Any, known: tuple[str, ...]) -> tuple[Waiver, ...]:
+def _waivers(entries: Any, known: tuple[str, ...]) -> tuple[Waiver, ...]:
     waivers = []
-    for number, entry in enumerate(_tables(path, "waivers", entries), 1):
+    for number, entry in enumerate(_tables("waivers", entries), 1):
         place = f"waiver {number}"
-        _known(path, f"{place}: ", entry, _WAIVER)
+        _known(f"{place}: ", entry, _WAIVER)
         for key in ("rule", "subject", "owner", "expires"):
             if key not in entry:
-                raise _wrong(path, f"{place} has no {key}; every waiver needs one")
-        rule = _text(path, f"{place}: rule", entry["rule"])
+                raise CommandError(f"{place} has no {key}; every waiver needs one")
+        rule = _text(f"{place}: rule", entry["rule"])
         if rule not in known:
-            raise _wrong(path, f"{place}: unknown rule {_shown(rule)}{_nearest(rule, known)}")
+            raise CommandError(f"{place}: unknown rule {_shown(rule)}{_nearest(rule, known)}")
         waivers.append(
             Waiver(
                 rule,
-                _text(path, f"{place}: subject", entry["subject"]),
-                _text(path, f"{place}: owner", entry["owner"]),
-                _date(path, f"{place}: expires", entry["expires"]),
-                _text(path, f"{place}: reason", entry.get("reason", "none given")),
+                _text(f"{place}: subject", entry["subject"]),
+                _text(f"{place}: owner", entry["owner"]),
+                _date(f"{place}: expires", entry["expires"]),
+                _text(f"{place}: reason", entry.get("reason", "none given")),
                 place,
             )
         )
     return tuple(waivers)
 
 
-def _reject_duplicates(path: str, waivers: Iterable[Waiver]) -> None:
+def _reject_duplicates(waivers: Iterable[Waiver]) -> None:
     seen: dict[tuple[str, str], Waiver] = {}
     for waiver in waivers:
         key = (waiver.rule, waiver.subject)
         if key in seen:
             what = f"{waiver.rule} for {_shown(waiver.subject)}"
-            raise _wrong(path, f"{waiver.at} repeats {seen[key].at}: both waive {what}")
+            raise CommandError(f"{waiver.at} repeats {seen[key].at}: both waive {what}")
         seen[key] = waiver
 
 
-def _tables(path: str, place: str, value: Any) -> list[dict[str, Any]]:
+def _tables(place: str, value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(element, dict) for element in value):
-        raise _wrong(path, f"{place} is {_shown(value)}; write each as [[{place}]]")
+        raise CommandError(f"{place} is {_shown(value)}; write each as [[{place}]]")
     if len(value) > MOST_WAIVERS:
-        raise _wrong(path, f"{len(value):,} {place}; at most {MOST_WAIVERS:,} are allowed")
+        raise CommandError(f"{len(value):,} {place}; at most {MOST_WAIVERS:,} are allowed")
     return value
 
 
-def _table(path: str, place: str, value: Any) -> None:
+def _table(place: str, value: Any) -> None:
     if not isinstance(value, dict):
-        raise _wrong(path, f"{place} is {_shown(value)}; write it as [{place}]")
+        raise CommandError(f"{place} is {_shown(value)}; write it as [{place}]")
 
 
-def _text(path: str, place: str, value: Any) -> str:
+def _text(place: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise _wrong(path, f"{place} is {_shown(value)}; must be a string")
+        raise CommandError(f"{place} is {_shown(value)}; must be a string")
     if not value.strip():
-        raise _wrong(path, f"{place} is empty")
+        raise CommandError(f"{place} is empty")
     if len(value) > _LONGEST:
-        raise _wrong(
-            path, f"{place} has {len(value):,} characters; at most {_LONGEST:,} are allowed"
+        raise CommandError(
+            f"{place} has {len(value):,} characters; at most {_LONGEST:,} are allowed"
         )
     return value
 
 
-def _date(path: str, place: str, value: Any) -> datetime.date:
+def _date(place: str, value: Any) -> datetime.date:
     """A TOML date, or the same as a string. A time of day is refused: it would need a time zone."""
     if isinstance(value, str):
-        try:
+        with contextlib.suppress(ValueError):
             value = datetime.date.fromisoformat(value.strip())
-        except ValueError:
-            raise _wrong(
-                path, f"{place} is {_shown(value)}; must be a date such as 2027-01-31"
-            ) from None
     if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
-        raise _wrong(path, f"{place} is {_shown(value)}; must be a date such as 2027-01-31")
+        raise CommandError(f"{place} is {_shown(value)}; must be a date such as 2027-01-31")
     return value
 
 
-def _one_of(path: str, place: str, value: Any, choices: tuple[str, ...]) -> str:
+def _one_of(place: str, value: Any, choices: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in choices:
-        raise _wrong(path, f"{place} is {_shown(value)}; must be one of {', '.join(choices)}")
+        raise CommandError(f"{place} is {_shown(value)}; must be one of {', '.join(choices)}")
     return value
 
 
-def _known(path: str, place: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
+def _known(place: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
     names = tuple(known)
     for key in table:
         if key not in names:
             waiver, colon, table_name = place.rpartition(": ")
             name = f"{table_name}{printable(shorten(key, 60))}"
-            raise _wrong(path, f"{waiver}{colon}unknown key {name}{_nearest(key, names)}")
+            raise CommandError(f"{waiver}{colon}unknown key {name}{_nearest(key, names)}")
 
 
 def _nearest(name: str, known: tuple[str, ...]) -> str:
@@ -285,7 +277,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, str):
         return '"' + printable(shorten(value, 60)) + '"'
     return printable(shorten(str(value), 60))
-
-
-def _wrong(path: str, detail: str) -> CommandError:
-    return CommandError(f"{path or 'the built-in policy'}: {detail}")

@@ -62,7 +62,7 @@ class Target:
 
     @property
     def in_container(self) -> bool:
-        """Sexton runs in a container, so the node's own services are out of sight."""
+        """Whether Sexton runs in a container, where the node's services are not visible."""
         node = None if self.window is None else self.window.node
         return node is not None and bool(node.container)
 
@@ -130,7 +130,7 @@ def require_system(host: Host, name: str) -> None:
 
 
 def is_booted(host: Host) -> bool:
-    """Is a kernel running in this tree? Then /proc is mounted."""
+    """Whether a kernel runs in this tree; then /proc is mounted."""
     return host.live or _exists(host, "/proc/1/mountinfo") or _exists(host, "/proc/cgroups")
 
 

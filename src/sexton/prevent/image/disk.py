@@ -103,17 +103,10 @@ def find_root(descriptor: int) -> tuple[Ext4Files, str]:
 
 
 def unsupported_format(start: bytes) -> UnsupportedFormat | None:
-    """The format of an image that is recognised but not read."""
-    for unsupported_format in _UNSUPPORTED:
-        if (
-            start[
-                unsupported_format.offset : unsupported_format.offset
-                + len(unsupported_format.magic)
-            ]
-            == unsupported_format.magic
-        ):
-            return unsupported_format
-    return None
+    """The format of an image that is recognised but not supported."""
+    return next(
+        (known for known in _UNSUPPORTED if start.startswith(known.magic, known.offset)), None
+    )
 
 
 def partitions(descriptor: int) -> Iterator[Part]:

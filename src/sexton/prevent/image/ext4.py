@@ -1,15 +1,14 @@
 """Reads ext2, ext3 and ext4 without mounting (docs/adr/0017-images-unmounted.md).
 
-Nothing is mounted, so a
-hostile file system never reaches the kernel's driver, and no C program parses it as root. Every
-number comes from an untrusted image and is checked against its size before use. A journal that was
-not replayed (the image of a machine that crashed) is not replayed here either.
+So a hostile file system never reaches the kernel's driver, and no C program parses it as root.
+Every number comes from an untrusted image and is checked against its size before use. The journal
+of a machine that crashed is not replayed.
 
-What is damaged could hide a unit, so it is never read as if it were shorter: metadata is checked
-against its checksums where the file system has them, and its structure in any case. What could not
-be read is in `Ext4Files.unread`. Without checksums a directory record may have swallowed those that
-follow it, which looks like files that were deleted; such a name is damage if its inode is in use
-and no other directory holds it.
+Damage could hide a unit, so damaged metadata is never read as if it were shorter: checksums are
+checked if the file system has them, and the structure in any case. What could not be read is in
+`Ext4Files.unread`. Without checksums, a damaged directory record may cover those that follow it,
+which looks like deleted files; such a name is damage if its inode is in use and no other directory
+holds it.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from __future__ import annotations
 import stat
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed, StoreError
 from sexton.host.reader import DEFAULT_LIMIT, FileStatus
 from sexton.model.text import printable
-from sexton.prevent.image.ext4_checksums import Checksums, u32
 from sexton.prevent.image.ext4_layout import (
     DIRECTORY,
     ENCRYPTED_FILE,
@@ -33,6 +32,7 @@ from sexton.prevent.image.ext4_layout import (
     SUPER_AT,
     SUPER_SIZE,
     TYPES,
+    Checksums,
     Entry,
     Extent,
     Inode,
@@ -41,6 +41,7 @@ from sexton.prevent.image.ext4_layout import (
     directory_entries,
     extent_node,
     inode_table,
+    u32,
 )
 
 _MOST_UNREAD = 20
@@ -62,7 +63,7 @@ _MOST_INODES = 4096
 
 
 class Listing(NamedTuple):
-    """A directory: inodes by name, those of its directories, and names in its unused space."""
+    """A directory: inodes by name, inodes of its subdirectories, and names in unused space."""
 
     names: dict[str, int]
     directories: set[int]
@@ -107,7 +108,8 @@ class Ext4Files:
             raise SourceMalformed(path, 0, what)
         if inode.size > limit:
             raise SourceMalformed(path, 0, f"larger than {limit:,} bytes")
-        return self._read(path, inode)
+        with self._reporting(path):
+            return self._content(inode)
 
     def names(self, path: str) -> list[str]:
         inode = self._find(path)
@@ -144,7 +146,8 @@ class Ext4Files:
             number = self._entries(path, above[-1]).get(part)
             if number is None:
                 raise SourceAbsent(path, "No such file or directory")
-            inode = self._inode_at(path, number)
+            with self._reporting(path):
+                inode = self._inode(number)
             if stat.S_ISLNK(inode.mode) and (parts or last):
                 links += 1
                 if links > _MOST_LINKS:
@@ -163,11 +166,20 @@ class Ext4Files:
         if inode.size > _MOST_LINK:
             raise self._failure(path, "link target too long")
         short = inode.size < _SHORT_LINK and not inode.flags & (EXTENTS | INLINE)
-        raw = inode.block[: inode.size] if short else self._read(path, inode)
+        with self._reporting(path):
+            raw = inode.block[: inode.size] if short else self._content(inode)
         return raw.rstrip(b"\0").decode("utf-8", "surrogateescape")
 
+    @contextmanager
+    def _reporting(self, path: str) -> Iterator[None]:
+        """Turn damage found while reading `path` into a source's error."""
+        try:
+            yield
+        except StoreError as error:
+            raise self._failure(path, str(error)) from None
+
     def _failure(self, path: str, reason: str) -> SourceMalformed:
-        """The error for what should be readable and is not."""
+        """The error for a path that should be readable, also noted in `unread`."""
         line = f"{path}: {reason}"
         if len(self.unread) < _MOST_UNREAD and line not in self.unread:
             self.unread.append(line)
@@ -177,11 +189,9 @@ class Ext4Files:
         known = self._listed.get(inode.number)
         if known is not None:
             return known
-        try:
+        with self._reporting(path):
             listed = self._list(inode)
             lost = self._lost(listed)
-        except StoreError as error:
-            raise self._failure(path, str(error)) from None
         if lost:
             raise self._failure(
                 path,
@@ -215,10 +225,10 @@ class Ext4Files:
         return Listing(found, directories, unused)
 
     def _lost(self, listed: Listing) -> list[str]:
-        """Names in unused space whose inode is in use, by this type, and in no directory.
+        """Names in unused space whose inode is in use, with this type, and in no directory.
 
         A deleted file leaves its name behind as well (until Linux 5.13), but its inode is free or
-        has a new name. With checksums nothing is left to doubt.
+        has a new name. With checksums there is no doubt.
         """
         if self._checksums is not None or not listed.unused:
             return []
@@ -238,7 +248,7 @@ class Ext4Files:
         return inode.links > 0 and stat.S_IFMT(inode.mode) == TYPES[entry.kind]
 
     def _without_name(self, numbers: set[int]) -> set[int]:
-        """Those of these inodes that no directory of the file system names."""
+        """The inodes among these that no directory of the file system names."""
         pending, seen = [ROOT_INODE], {ROOT_INODE}
         while pending and numbers:
             directory = self._inode(pending.pop())
@@ -270,18 +280,6 @@ class Ext4Files:
             ):
                 raise StoreError("damaged ext4 file system: wrong checksum of a directory")
             yield piece
-
-    def _inode_at(self, path: str, number: int) -> Inode:
-        try:
-            return self._inode(number)
-        except StoreError as error:
-            raise self._failure(path, str(error)) from None
-
-    def _read(self, path: str, inode: Inode) -> bytes:
-        try:
-            return self._content(inode)
-        except StoreError as error:
-            raise self._failure(path, str(error)) from None
 
     def _inode(self, number: int) -> Inode:
         known = self._inodes.get(number)
@@ -399,7 +397,7 @@ class Ext4Files:
 
 
 def is_root(files: Ext4Files) -> bool:
-    """Does it look like a root file system, not like /boot or a data disk?"""
+    """Whether it looks like a root file system, not like /boot or a data disk."""
     try:
         names = set(files.names("/"))
     except SourceError:

@@ -131,7 +131,7 @@ class TarImage(NamedTuple):
 
 
 def is_tar(start: bytes) -> bool:
-    """Is this the first block of a tar, or of a compressed file?"""
+    """Whether this is the first block of a tar or of a compressed file."""
     return start[257:262] == b"ustar" or compression_of(start) is not None
 
 

@@ -122,7 +122,7 @@ class Flag:
 
     @property
     def path(self) -> str | None:
-        """The file or directory it names, `None` if that cannot be told.
+        """The file or directory it names; `None` if that is unknown.
 
         >>> Flag("config", "/etc/k.yaml", "unit").path, Flag("config", "k.yaml", "unit").path
         ('/etc/k.yaml', '/k.yaml')
@@ -230,7 +230,7 @@ def _fits(node: Node, kind: str) -> bool:
 
 
 def _quoting_fix(node: Node, kind: str, path: tuple[str, ...]) -> Fix | None:
-    """If only quotes are missing, or superfluous."""
+    """The fix if only quotes are missing or superfluous."""
     value = node.value
     if kind == STRING and isinstance(value, int | float) and not isinstance(value, bool):
         return Fix("set", path, f'"{value}"')
@@ -405,7 +405,7 @@ def _reserved(config: Settings) -> Iterator[Problem]:
             if config.text(name):
                 message = f"cannot be combined with reservedSystemCPUs: {_REFUSES}"
                 yield config.problem(ERROR, name, message)
-    if _memory_reserved(config) == 0:
+    if _total_reserved(config, "memory") == 0:
         message = (
             "neither systemReserved nor kubeReserved reserves memory: pods can use all of it, and"
             " system daemons hit direct reclaim first; choose a size for your node"
@@ -413,13 +413,8 @@ def _reserved(config: Settings) -> Iterator[Problem]:
         yield config.problem(WARNING, "systemReserved", message)
 
 
-def _memory_reserved(config: Settings) -> float:
-    kept = (config.map(name).get("memory", "0") for name in ("systemReserved", "kubeReserved"))
-    return sum(quantity(amount) or 0 for amount in kept)
-
-
-def _cpu_reserved(config: Settings) -> float:
-    kept = (config.map(name).get("cpu", "0") for name in ("systemReserved", "kubeReserved"))
+def _total_reserved(config: Settings, resource: str) -> float:
+    kept = (config.map(name).get(resource, "0") for name in ("systemReserved", "kubeReserved"))
     return sum(quantity(amount) or 0 for amount in kept)
 
 
@@ -427,7 +422,7 @@ def _managers(config: Settings) -> Iterator[Problem]:
     if (
         config.text("cpuManagerPolicy") == "static"
         and not config.text("reservedSystemCPUs")
-        and _cpu_reserved(config) <= 0
+        and _total_reserved(config, "cpu") <= 0
     ):
         message = (
             "static needs reserved CPUs (reservedSystemCPUs, or cpu in kubeReserved or"

@@ -144,7 +144,7 @@ def judge(text: str, path: str, named_by: str = "given") -> KubeletFile:
 
 
 def flags_of(host: Host) -> list[Flag]:
-    """Every flag kubelet is, or will be, started with; those of the running process first."""
+    """Every flag kubelet is, or will be, started with; flags of the running process first."""
     found = list(_running_flags(host)) if host.live else []
     directory = "/"  # systemd's own default
     for path in _start_files(host.files):
@@ -201,12 +201,12 @@ def _named_by(flag: Flag) -> str:
 
 
 def is_installed(host: Host) -> bool:
-    """Does the host have a kubelet unit or program?"""
+    """Whether the host has a kubelet unit or program."""
     return any(_may_exist(host.files, path) for path in (*_UNITS, *_PROGRAMS))
 
 
 def _may_exist(files: Files, path: str) -> bool:
-    """True also where permission is denied: reading the file then reports that."""
+    """Whether it exists; also true if permission is denied: reading it then reports that."""
     try:
         return exists(files, path)
     except SourceError:
@@ -266,9 +266,9 @@ def _running_flags(host: Host) -> Iterator[Flag]:
 
 
 def _place(files: Files, pid: str) -> tuple[str | None, str]:
-    """Where the relative and the absolute paths of a process begin, as this host names them.
+    """Where relative and absolute paths of a process start, as paths of this host.
 
-    In a mount namespace of its own (a container) they lead through ``/proc/PID/root``.
+    With a separate mount namespace (a container) that is below ``/proc/PID/root``.
     """
     directory, root, *spaces = (
         _link(files, f"/proc/{one}")

@@ -202,7 +202,7 @@ NOT_FIELDS: dict[str, str] = {
     "evictionThresholds": "use evictionHard and evictionSoft",
     "memoryLimit": "kubelet cannot limit itself; use kubeReserved with kubeReservedCgroup",
 }
-#: Replacements that are safe to apply: exactly one field can be meant.
+#: Replacements that are safe to apply: there is exactly one candidate.
 REPLACEMENTS = {"reservedCPUs": "reservedSystemCPUs", "resolverConfig": "resolvConf"}
 
 #: Names often taken for feature gates: kubelet refuses to start with one.

@@ -34,7 +34,7 @@ def check(target: Target, settings: Settings) -> Checked:
         [violation for finding in findings for violation in _violations(finding)]
     )
     unknown = [finding for finding in findings if finding.verdict is Verdict.UNKNOWN]
-    if target.in_container:  # the node's service manager is out of sight
+    if target.in_container:  # the node's service manager is not visible
         unknown += [finding for finding in findings if finding.verdict is Verdict.NOT_APPLICABLE]
     known = [
         finding for finding in findings if finding.verdict in (Verdict.ABSENT, Verdict.PRESENT)

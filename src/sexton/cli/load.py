@@ -1,22 +1,31 @@
-"""What the last step of a window says of each core, each task and each network card.
+"""The numbers of `sexton top`: load of each core, thread and network interface.
 
 Only the last two readings are compared: a screen shows now, not the average since it was opened.
+`top_json` prints them as `sexton.top/1` (docs/json.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sexton.detect import resets
+from sexton.detect.deaths import deaths
 from sexton.detect.detectors.cpu.saturated_core import KERNEL_SHARE
+from sexton.detect.growth import growth
 from sexton.detect.nics import physical
+from sexton.detect.registry import reason
+from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import NetDevice
 from sexton.model.rows.task import Process, Thread
+from sexton.model.text import printable
 from sexton.model.window import Window, columns_of
 from sexton.series.cores import PARTS, from_columns
 from sexton.series.steps import Step, steps
+
+SCHEMA = "sexton.top/1"
 
 
 class CoreLoad(NamedTuple):
@@ -37,17 +46,17 @@ class CoreLoad(NamedTuple):
 
     @property
     def is_held(self) -> bool:
-        """In the kernel for as much of it as a problem takes."""
+        """Whether its kernel time would count as a problem."""
         return 100 * self.kernel >= KERNEL_SHARE.value
 
     @property
     def kind(self) -> str:
-        """What it does most: "u", "s" or "i" for softirq."""
+        """Where most of the time goes: "u"ser, "s"ystem or softirq ("i")."""
         return max((self.user, "u"), (self.system, "s"), (self.softirq, "i"))[1]
 
 
 class TaskLoad(NamedTuple):
-    """The thread that took most of a core, and the share it took."""
+    """The busiest thread of a core, and its share of it."""
 
     cpu: int
     comm: str
@@ -63,8 +72,8 @@ class TaskLoad(NamedTuple):
 
 
 class NicLoad(NamedTuple):
-    """Rates of one interface, per second, its resets since boot as far as they are known, and
-    the driver's counters of them."""
+    """Rates of one interface, per second; its resets since boot, if known; and the driver's reset
+    counters: name, value, change."""
 
     name: str
     rx_bytes: float | None
@@ -89,10 +98,10 @@ def core_loads(window: Window) -> tuple[CoreLoad, ...] | None:
 
 
 def worst_tasks(window: Window) -> Mapping[int, TaskLoad]:
-    """Per core the thread that moved most and last ran there.
+    """Per core, the busiest of the threads that last ran there.
 
-    Threads are read only of processes that moved, so a newcomer is missing for one reading; a
-    process of a single thread stands for it, since there the leader's core is the right one.
+    Threads are read only for processes that used CPU, so a new one is missing for one reading. For
+    a process with a single thread its own row is used: it has the right core.
     """
     worst: dict[int, TaskLoad] = {}
     alone = steps(
@@ -150,3 +159,81 @@ def _rate(step: Step[NetDevice] | None, *fields: str) -> float | None:
     moved = [step.delta(field) for field in fields]
     known = [number for number in moved if number is not None]
     return sum(known) / step.seconds if len(known) == len(moved) else None
+
+
+def top_json(window: Window) -> dict[str, Any]:
+    """One screen for machines; what was not read is `None`."""
+    loads = core_loads(window)
+    tasks = worst_tasks(window)
+    node = window.node
+    cores = None
+    if loads is not None:
+        cores = [
+            {
+                "core": load.cpu,
+                "user": round(load.user, 4),
+                "system": round(load.system, 4),
+                "softirq": round(load.softirq, 4),
+                "task": _task_json(tasks.get(load.cpu)),
+            }
+            for load in loads
+        ]
+    return {
+        "schema": SCHEMA,
+        "node": None if node is None else printable(node.hostname),
+        "time": window.end,
+        "cores": cores,
+        "zombies": _zombies(window),
+        "nics": [_nic(load) for load in nic_loads(window)],
+        "events": _events(window),
+    }
+
+
+def _task_json(task: TaskLoad | None) -> dict[str, Any] | None:
+    if task is None:
+        return None
+    return {
+        "name": printable(task.comm),
+        "pid": task.pid,
+        "tid": task.tid,
+        "share": round(task.share, 4),
+        "system": round(task.system, 4),
+    }
+
+
+def _zombies(window: Window) -> dict[str, Any]:
+    rows = window.latest(CgroupCensus)
+    census = rows[0] if rows else None
+    if census is None:
+        why = reason(window.why_missing(CgroupCensus))
+    else:
+        why = "" if census.dying is not None else census.reason or ""
+    grown, traced = growth(window), deaths(window)
+    return {
+        "dying": None if census is None else census.dying,
+        "live": None if census is None else census.live,
+        "scope": None if census is None else census.scope,
+        "reason": printable(why),
+        "growth": None if grown is None else {"net": grown.by, "seconds": round(grown.seconds, 3)},
+        "removed": None if traced is None else len(traced.all),
+        "unreleased": None if traced is None else len(traced.unreleased),
+    }
+
+
+def _nic(load: NicLoad) -> dict[str, Any]:
+    return {
+        "name": printable(load.name),
+        "rx_bytes_per_s": load.rx_bytes,
+        "tx_bytes_per_s": load.tx_bytes,
+        "drops_per_s": load.drops,
+        "errors_per_s": load.errors,
+        "resets": {printable(name): value for name, value, _ in load.counters},
+    }
+
+
+def _events(window: Window) -> list[dict[str, Any]] | None:
+    """`None` if the kernel log cannot be read."""
+    events = window.all(KernelEvent)
+    if events is None:
+        return None
+    return [{"time": event.wall_s, "message": printable(event.message)} for event in events]

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from sexton.cli.screen.frame import bar, fit, frame
-from sexton.cli.screen.load import CoreLoad, core_loads, nic_loads, worst_tasks
+from sexton.cli.load import CoreLoad, core_loads, nic_loads, worst_tasks
+from sexton.cli.screen import bar, fit, frame
 from sexton.detect.registry import applied
 from sexton.detect.settings import parse
 from sexton.model.row import Row

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from sexton.cli.screen.load import CoreLoad, TaskLoad, core_loads, nic_loads, worst_tasks
+from sexton.cli.load import CoreLoad, TaskLoad, core_loads, nic_loads, worst_tasks
 from sexton.detect.deaths import deaths
 from sexton.detect.growth import growth
 from sexton.detect.registry import reason
