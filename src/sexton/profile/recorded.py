@@ -151,8 +151,7 @@ def undecoded_pieces(
 ) -> list[FilePiece]:
     """perf files of one boot whose annex is not in `done`, by start; unreadable ones are added to
     `facts.problems`."""
-    from sexton.profile.files import PERF_DATA, DecodedCache, FilePiece, recognise
-    from sexton.profile.perf.rotation import first_sample_ns
+    from sexton.profile.files import PERF_DATA, DecodedCache, FilePiece, first_sample_ns, recognise
     from sexton.profile.symbols import SymbolOptions
     from sexton.profile.symbols.symbols import Symbols
 

@@ -184,9 +184,8 @@ def test_the_kernels_text_its_modules_and_what_was_loaded_meanwhile(read):
     )
     kernel = raw.kernel
     assert (kernel.text_symbol, kernel.text_address) == ("_text", 7)
-    assert (kernel.start, kernel.end) == (0xFFFFFFFF81000000, 0xFFFFFFFF81002000)
+    assert kernel.end == 0xFFFFFFFF81002000
     assert kernel.build_id == "03" * 20
-    assert kernel.modules == [(0xFFFFFFFFC0000000, 0xFFFFFFFFC0000100, "/lib/x.ko", "02" * 20)]
     assert kernel.ksymbols == [(0xFFFFFFFFC0001000, 0xFFFFFFFFC0001040, "bpf_prog_1_tick")]
 
 

@@ -23,9 +23,7 @@ BUILD, OTHER = "ab" * 20, "cd" * 20
 
 
 def facts(start=START, end=END, build_id=BUILD):
-    return KernelFacts(
-        text_symbol="_text", text_address=start, start=start, end=end, build_id=build_id
-    )
+    return KernelFacts(text_symbol="_text", text_address=start, end=end, build_id=build_id)
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from sexton.host.reader import LiveFiles
 from sexton.model.profile import Facts
 from sexton.profile.perf.raw import KernelFacts, MappedFile
 from sexton.profile.symbols import SymbolOptions
-from sexton.profile.symbols.running import innermost_pid, kernel_build_id, own_vdso, started_wall_s
-from sexton.profile.symbols.symbols import Symbols
+from sexton.profile.symbols.kernel import kernel_build_id
+from sexton.profile.symbols.symbols import Symbols, innermost_pid, own_vdso, started_wall_s
 from tests.profile.symbols.programs_of_ours import name_of
 from tests.profile.symbols.test_programs import wait_for
 

@@ -35,7 +35,6 @@ from sexton.profile.perf.named_samples import (
     NamedSamples,
     StackTable,
     text_of,
-    unknown_column,
 )
 from sexton.profile.perf.stream import BOUNDS, Bounds, lines
 
@@ -138,9 +137,9 @@ class _Reader:
         names, modules, kinds = self._frames.columns()
         return NamedSamples(
             time_ns=np.zeros(len(task), np.int64),
-            cpu=unknown_column(len(task)),
+            cpu=np.full(len(task), -1, np.int32),
             thread=task,
-            cgroup=unknown_column(len(task)),
+            cgroup=np.full(len(task), -1, np.int32),
             event=np.zeros(len(task), np.int16),
             stack=stack,
             weight=np.frombuffer(self._weight, np.int64),

@@ -60,8 +60,7 @@ _NO_USER_CHAIN = 1 << 22
 _USE_CLOCKID = 1 << 25
 _BUILD_ID = 1 << 34
 
-CALLCHAIN = 1 << 5
-TIME = 1 << 2
+_TIME = 1 << 2
 _STACK_USER = 1 << 13
 _CALL_STACK = 1 << 11  # of branch_sample_type: last-branch records hold a call stack
 
@@ -108,7 +107,7 @@ class Attr(NamedTuple):
 
     @property
     def timed(self) -> bool:
-        return bool(self.sample_type & TIME)
+        return bool(self.sample_type & _TIME)
 
     @property
     def clock(self) -> int | None:

@@ -19,7 +19,6 @@ from array import array
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from sexton.errors import SourceMalformed
 from sexton.model.profile import I16, I32, I64, U8, Event, Facts, Frames, Kind, Profile, Thread
@@ -151,12 +150,9 @@ class StackTable:
         # The source of each frame: the start of its stack, plus its position in the stack.
         shift = (starts[:-1][chosen] - (ends - lengths)).astype(np.int32)
         source = np.repeat(shift, lengths) + np.arange(int(lengths.sum()), dtype=np.int32)
-        frames = np.frombuffer(self._frames, np.int32)[source] if len(source) else _NO_I32
+        frames = np.frombuffer(self._frames, np.int32)[source] if len(source) else source
         start = np.concatenate(([0], ends)).astype(np.int64)
         return row.astype(np.int32).reshape(-1), Stacks(tasks, start, frames)
-
-
-_NO_I32: I32 = np.zeros(0, np.int32)
 
 
 def kind_of(module: str, address: int | None = None) -> Kind:
@@ -185,11 +181,6 @@ def kind_of(module: str, address: int | None = None) -> Kind:
 def text_of(raw: bytes) -> str:
     """Decode; bytes that are not UTF-8 become surrogates (see `sexton.model.text`)."""
     return raw.decode("utf-8", "surrogateescape")
-
-
-def unknown_column(rows: int) -> npt.NDArray[np.int32]:
-    """A column of -1, unknown."""
-    return np.full(rows, -1, np.int32)
 
 
 ROOT = "all"

@@ -38,7 +38,6 @@ from sexton.profile.perf.named_samples import (
     StackTable,
     kind_of,
     text_of,
-    unknown_column,
 )
 from sexton.profile.perf.protobuf import fields, numbers, signed, varint
 from sexton.profile.perf.stream import Bounds, whole
@@ -159,7 +158,7 @@ class _Reader:
             time_ns=np.zeros(rows, np.int64),
             cpu=np.array(cpu, np.int32),
             thread=np.array(thread, np.int32),
-            cgroup=unknown_column(rows),
+            cgroup=np.full(rows, -1, np.int32),
             event=np.zeros(rows, np.int16),
             stack=row,
             weight=np.array(weight, np.int64),
@@ -210,10 +209,12 @@ class _Reader:
         return chosen, Event(name or "samples", hertz)
 
     def _type(self, raw: bytes) -> tuple[str, str]:
-        varints = {
-            field: value for field, value in fields(raw, self._path) if isinstance(value, int)
-        }
+        varints = self._varints(raw)
         return self._string(varints.get(1, 0)), self._string(varints.get(2, 0))
+
+    def _varints(self, raw: bytes) -> dict[int, int]:
+        """The fields of a message that are numbers."""
+        return {field: value for field, value in fields(raw, self._path) if isinstance(value, int)}
 
     def _string(self, at: int) -> str:
         if not at:
@@ -225,14 +226,14 @@ class _Reader:
     def _mappings(self) -> dict[int, str]:
         found = {}
         for raw in self._tables.mappings:
-            varints = {f: value for f, value in fields(raw, self._path) if isinstance(value, int)}
+            varints = self._varints(raw)
             found[varints.get(1, 0)] = self._string(varints.get(5, 0))
         return found
 
     def _function_names(self) -> dict[int, str]:
         found = {}
         for raw in self._tables.functions:
-            varints = {f: value for f, value in fields(raw, self._path) if isinstance(value, int)}
+            varints = self._varints(raw)
             name = self._string(varints.get(2, 0)) or self._string(varints.get(3, 0))
             found[varints.get(1, 0)] = name or UNKNOWN
         return found
@@ -293,15 +294,11 @@ class _Reader:
         return found
 
     def _label(self, raw: bytes) -> tuple[str, str | int]:
-        varints = {
-            field: value for field, value in fields(raw, self._path) if isinstance(value, int)
-        }
+        varints = self._varints(raw)
         key = self._string(varints.get(1, 0)).lower()
-        found = self._labels[raw] = (
-            key,
-            self._string(varints.get(2, 0)) or signed(varints.get(3, 0)),
-        )
-        return found
+        value = self._string(varints.get(2, 0)) or signed(varints.get(3, 0))
+        self._labels[raw] = key, value
+        return key, value
 
 
 def _name(labels: dict[str, str | int]) -> str | None:

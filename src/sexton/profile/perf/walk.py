@@ -72,6 +72,30 @@ class Since(NamedTuple):
     value: I32
 
 
+def value_at(since: Since, key: I32, time: I64, none: I32 | int = -1) -> I32:
+    """The value of each key at its time; `none` before the first.
+
+    >>> since = Since(*(np.array(column) for column in ([7, 7, 9], [0, 50, 0], [1, 2, 3])))
+    >>> value_at(since, np.array([7, 7, 9, 8], np.int32), np.array([49, 50, 1, 1])).tolist()
+    [1, 2, 3, -1]
+    """
+    number = len(since.key)
+    if not number:
+        return np.full(len(key), none, np.int32)
+    # A binary search for the last entry not after (key, time), for all at once.
+    low, high = np.zeros(len(key), np.int64), np.full(len(key), number, np.int64)
+    for _ in range(number.bit_length()):
+        middle = np.minimum((low + high) // 2, number - 1)
+        there = since.key[middle]
+        before = (there < key) | ((there == key) & (since.since_ns[middle] <= time))
+        going = low < high
+        low = np.where(before & going, middle + 1, low)
+        high = np.where(~before & going, middle, high)
+    last = np.maximum(low - 1, 0)
+    found = (low > 0) & (since.key[last] == key)
+    return np.where(found, since.value[last], none).astype(np.int32)
+
+
 class Columns(NamedTuple):
     """One row per sample in file order; then every stack, frame and cgroup once, in order of
     appearance.

@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 from sexton.errors import SourceError
 from sexton.host.large_files import open_image
-from sexton.host.reader import LiveFiles
+from sexton.host.reader import Files, LiveFiles, text
 from sexton.model.text import printable
 from sexton.profile.perf import kallsyms
 from sexton.profile.perf.kallsyms import Kallsyms
 from sexton.profile.perf.raw import KernelFacts
 from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.cache import HEAD_SIZE, Cache
+from sexton.profile.symbols.elf import build_id_in
 from sexton.profile.symbols.programs import same_build_id
-from sexton.profile.symbols.running import kernel_build_id, kernel_release
 
 _PASS = "pass /proc/kallsyms of the recorded boot with --kallsyms FILE"
 _SNAPSHOT = "kallsyms-*.gz"
@@ -143,12 +143,12 @@ class Kernels:
         kept = self._cache.load(key) if key is not None else None
         if kept is not None:
             return kept[HEAD_SIZE:]
-        text = kallsyms.unpacked(self._live.read(path, kallsyms.MOST_BYTES), path)
+        content = kallsyms.unpacked(self._live.read(path, kallsyms.MOST_BYTES), path)
         if path == kallsyms.PATH:
-            text = _permanent(text)
+            content = _permanent(content)
         if key is not None:
-            self._cache.store(key, text)
-        return text
+            self._cache.store(key, content)
+        return content
 
     def _key(self, path: str) -> str | None:
         try:
@@ -208,6 +208,22 @@ def _beside(wanted: CaptureKernel) -> Iterator[str]:
         yield f"{home}/[kernel.kallsyms]/{wanted.kernel.build_id}/kallsyms"
 
 
-def _permanent(text: bytes) -> bytes:
+def _permanent(content: bytes) -> bytes:
     """Without symbols that come and go: BPF programs, trampolines."""
-    return b"".join(line for line in text.splitlines(True) if not line.endswith(_TRANSIENT))
+    return b"".join(line for line in content.splitlines(True) if not line.endswith(_TRANSIENT))
+
+
+def kernel_build_id(files: Files) -> str | None:
+    """The running kernel's build id."""
+    try:
+        return build_id_in(files.read("/sys/kernel/notes", 1 << 16))
+    except SourceError:
+        return None
+
+
+def kernel_release(files: Files) -> str | None:
+    """The release, as in ``uname -r``."""
+    try:
+        return text(files, "/proc/sys/kernel/osrelease").strip()
+    except SourceError:
+        return None
