@@ -14,11 +14,10 @@ from sexton.profile.heat import heat_of, within
 from sexton.profile.opened import Opened
 from sexton.profile.spikes import SpikeOptions, find
 from sexton.profile.spikes.baseline import Period, angle, degrees, find_period, seasonal, share
-from sexton.profile.spikes.counts import Range, count, cut, parts_of
 from sexton.profile.spikes.describe import fall, rise, stretch, weights
 from sexton.profile.spikes.grid import NoData, grid_of
 from sexton.profile.spikes.growth import p_grown
-from sexton.profile.spikes.windows import Window, matched, window_of
+from sexton.profile.spikes.windows import Range, Window, count, cut, matched, parts_of, window_of
 
 from .simulated import FIRST, SECOND, Simulated, Stall, simulate, steady, tree_of
 

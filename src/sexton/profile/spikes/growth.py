@@ -19,8 +19,8 @@ from sexton.profile.flame import outermost
 from sexton.profile.select import below
 from sexton.profile.significance import benjamini_hochberg, hypergeometric_tail, t_tail
 from sexton.profile.spikes.baseline import angle
-from sexton.profile.spikes.counts import Counts
 from sexton.profile.spikes.spike import Grown, SpikeStack
+from sexton.profile.spikes.windows import Counts
 
 #: Functions with fewer samples in all windows together are not tested.
 LEAST_SAMPLES = 8
