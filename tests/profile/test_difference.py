@@ -50,7 +50,8 @@ def test_block_counts_are_what_counting_under_each_node_gives(samples, selection
     nodes = data.draw(st.sets(st.integers(0, len(profile.tree) - 1), min_size=1))
     chosen_nodes = np.array(sorted(nodes), np.int32)
     cut = Cut(SECOND // 4, block, 5)
-    found = block_counts(profile, selection, Items(profile.tree, chosen_nodes), cut)
+    same = np.arange(len(profile.tree), dtype=np.int32)
+    found = block_counts(profile, selection, Items(profile.tree, chosen_nodes, same), cut)
     expected: Counter[tuple[int, int]] = Counter()
     for at in np.flatnonzero(mask(profile, selection)).tolist():
         number = (int(profile.time_ns[at]) - cut.start_ns) // block

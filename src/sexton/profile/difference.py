@@ -40,12 +40,12 @@ class Side(NamedTuple):
 class Items(NamedTuple):
     """The nodes counted per block, each with everything below it.
 
-    `place` maps nodes of the *profile's* tree to nodes of `tree`; `None`: they are the same tree.
+    `place` maps nodes of the profile's tree to nodes of `tree`.
     """
 
     tree: Tree
     nodes: I32
-    place: I32 | None = None
+    place: I32
 
 
 class Cut(NamedTuple):
@@ -90,9 +90,7 @@ def block_counts(profile: Profile, selection: Selection, items: Items, cut: Cut)
     """
     rows = window(profile, selection)
     chosen = chosen_in(profile, selection, rows)
-    node = profile.node[rows][chosen]
-    if items.place is not None:
-        node = items.place[node]
+    node = items.place[profile.node[rows][chosen]]
     block = (profile.time_ns[rows][chosen] - cut.start_ns) // cut.block_ns
     inside = (block >= 0) & (block < cut.number)
     block, node = block[inside], node[inside]

@@ -22,7 +22,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -39,7 +38,15 @@ from sexton.profile.perf import folded, pprof, script_text
 from sexton.profile.perf.header import MAGIC
 from sexton.profile.perf.named_samples import NamedSamples, profile_of
 from sexton.profile.perf.perfdata import is_perf_data, read_features, read_raw
-from sexton.profile.perf.pieces import Capture, no_since, open_regular, read_piece, room, write_all
+from sexton.profile.perf.pieces import (
+    Capture,
+    no_since,
+    open_regular,
+    read_piece,
+    room,
+    temporary_file,
+    write_all,
+)
 from sexton.profile.perf.raw import Raw
 from sexton.profile.perf.stream import opening, pieces
 from sexton.profile.perf.walk import BadRecord, walker
@@ -272,10 +279,7 @@ def _unpacked(path: str, name: str) -> ProfileFile:
 
 def _spooled(name: str, content: Iterable[bytes]) -> ProfileFile:
     """Copy the bytes to an unlinked file that lives as long as the result."""
-    try:
-        held = tempfile.TemporaryFile(buffering=0, prefix="sexton-")  # noqa: SIM115 - held
-    except OSError as error:
-        raise failure(tempfile.gettempdir(), error) from None
+    held = temporary_file()
     size, most = 0, room()
     try:
         for piece in content:

@@ -50,7 +50,7 @@ _NO_BRANCHES = (
 
 
 def read_raw(path: str | os.PathLike[str]) -> Raw:
-    """Read a capture; "-" is standard input."""
+    """Read a capture: a file, or a directory of perf."""
     try:
         return _read(os.fspath(path))
     except OSError as error:

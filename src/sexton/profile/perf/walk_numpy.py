@@ -131,18 +131,8 @@ class NumpyWalker:
         cgroup = np.full(len(comm), -1, np.int32)
         those = samples.cgroup[samples.has_cgroup]
         cgroup[samples.has_cgroup], _ = self._known_cgroups.place(those, np.zeros_like(those))
-        self._taken.append(
-            (
-                samples.time,
-                samples.cpu,
-                samples.pid,
-                samples.tid,
-                comm,
-                cgroup,
-                samples.event,
-                stack,
-            )
-        )
+        own = (samples.time, samples.cpu, samples.pid, samples.tid)
+        self._taken.append((*own, comm, cgroup, samples.event, stack))
 
     def _keep_stacks(self, frames: _Frames, fresh: I64, comm: I32) -> None:
         depth = np.diff(frames.start)[fresh]

@@ -84,30 +84,25 @@ class Kernels:
         try:
             found = self._load(path)
         except SourceError as error:
-            self._problems.append(printable(f"kernel functions are [unknown]: {error}"))
+            self._unknown(str(error))
             return None
         if _fits(found, wanted.kernel) is not False:
             return found
         if path == kallsyms.PATH and self.is_running(wanted):
             return _moved(found, wanted.kernel)
-        self._problems.append(
-            f"kernel functions are [unknown]: {printable(path)} is of another boot or kernel "
-            f"({_mismatch(found, wanted.kernel)}); {_PASS}"
-        )
+        mismatch = _mismatch(found, wanted.kernel)
+        self._unknown(f"{path} is of another boot or kernel ({mismatch}); {_PASS}")
         return None
 
     def _running(self, wanted: CaptureKernel) -> Kallsyms | None:
         unnamed = wanted.kernel.build_id is None and wanted.release is None
         if not self.is_running(wanted) and not (unnamed and self._options.root == "/"):
-            self._problems.append(
-                "kernel functions are [unknown]: recorded on another kernel than the running one; "
-                + _PASS
-            )
+            self._unknown(f"recorded on another kernel than the running one; {_PASS}")
             return None
         try:
             found = self._load(kallsyms.PATH)
         except SourceError as error:
-            self._problems.append(printable(f"kernel functions are [unknown]: {error}"))
+            self._unknown(str(error))
             return None
         if _fits(found, wanted.kernel) is True and (not unnamed or _ends(found, wanted.kernel)):
             if unnamed:
@@ -118,11 +113,11 @@ class Kernels:
             return found
         if wanted.kernel.build_id is not None:
             return _moved(found, wanted.kernel)
-        self._problems.append(
-            "kernel functions are [unknown]: cannot confirm that the running kernel was recorded; "
-            f"{_PASS}"
-        )
+        self._unknown(f"cannot confirm that the running kernel was recorded; {_PASS}")
         return None
+
+    def _unknown(self, reason: str) -> None:
+        self._problems.append(printable(f"kernel functions are [unknown]: {reason}"))
 
     def _load(self, path: str) -> Kallsyms:
         """The symbols of a file; an error is cached too."""
@@ -199,7 +194,7 @@ def _moved(found: Kallsyms, kernel: KernelFacts) -> Kallsyms:
 
 def _beside(wanted: CaptureKernel) -> Iterator[str]:
     """Snapshots beside the capture, and that of perf."""
-    if wanted.capture and wanted.capture != "-":
+    if wanted.capture:
         folder = os.path.dirname(os.path.abspath(wanted.capture))
         names = sorted(glob.glob(_SNAPSHOT, root_dir=folder))
         yield from (os.path.join(folder, name) for name in names[:_MOST_SNAPSHOTS])
