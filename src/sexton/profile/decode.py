@@ -78,14 +78,14 @@ class _Naming:
     def finish(self) -> tuple[Frames, I32, I32]:
         """All frames by name; the frame of each address and of each comm."""
         comms = self._frames(self._raw.comms, "", Kind.TASK)
-        names, modules, kinds = self._table.columns()
-        order = [0, *sorted(range(1, len(names)), key=names.__getitem__)]
+        found = self._table.frames()
+        order = [0, *sorted(range(1, len(found)), key=found.names.__getitem__)]
         number = np.empty(len(order), np.int32)
         number[order] = np.arange(len(order), dtype=np.int32)
         frames = Frames(
-            tuple([names[index] for index in order]),
-            tuple([modules[index] for index in order]),
-            kinds[order],
+            tuple([found.names[index] for index in order]),
+            tuple([found.modules[index] for index in order]),
+            found.kinds[order],
         )
         return frames, number[self._of], number[comms]
 

@@ -118,10 +118,6 @@ class FilePiece:
         self._summary: Summary | None = None
 
     @property
-    def name(self) -> str:
-        return self._found.name
-
-    @property
     def start_ns(self) -> int:
         return self.summary.start_ns
 

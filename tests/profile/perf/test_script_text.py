@@ -56,7 +56,7 @@ def stacks(named):
     found = Counter()
     for stack in named.stack.tolist():
         frames = named.stacks.frame[named.stacks.start[stack] : named.stacks.start[stack + 1]]
-        names = tuple(named.names[frame] for frame in frames.tolist())
+        names = tuple(named.frames.names[frame] for frame in frames.tolist())
         found[(named.tasks[named.stacks.task[stack]], *names)] += 1
     return found
 
@@ -127,7 +127,11 @@ def test_the_rate_is_taken_from_the_period_of_a_clock_and_of_nothing_else():
 def test_frames_have_their_module_and_kind():
     named = read(text("default"))
     told = dict(
-        zip(named.names, zip(named.modules, named.kinds.tolist(), strict=True), strict=True)
+        zip(
+            named.frames.names,
+            zip(named.frames.modules, named.frames.kinds.tolist(), strict=True),
+            strict=True,
+        )
     )
     assert told["do_syscall_64"] == ("[kernel.kallsyms]", Kind.KERNEL)
     assert told["spin"] == ("/tmp/spin", Kind.USER)
@@ -136,7 +140,11 @@ def test_frames_have_their_module_and_kind():
 def test_without_modules_the_address_tells_the_kind():
     named = read(text("fields"))
     told = dict(
-        zip(named.names, zip(named.modules, named.kinds.tolist(), strict=True), strict=True)
+        zip(
+            named.frames.names,
+            zip(named.frames.modules, named.frames.kinds.tolist(), strict=True),
+            strict=True,
+        )
     )
     assert told["do_syscall_64"] == ("", Kind.KERNEL)
     assert told["spin"] == ("", Kind.USER)
@@ -174,7 +182,7 @@ def test_gzipped_text_is_the_same():
 )
 def test_a_frame_is_read_as_perf_means_it(line, name, module):
     named = read(b"a 1 [000] 1.000000: c: \n" + line + b"\n\n")
-    assert (named.names, named.modules) == ((name,), (module,))
+    assert (named.frames.names, named.frames.modules) == ((name,), (module,))
 
 
 @pytest.mark.parametrize(
@@ -203,14 +211,14 @@ def test_a_first_line_is_read_as_perf_means_it(header, thread, cpu, event):
     assert thread is None or named.threads == (thread,)
     assert named.cpu.tolist() == [cpu]
     assert not event or named.events[0].name == event
-    assert named.names == ("f",)
+    assert named.frames.names == ("f",)
 
 
 def test_a_cgroup_behind_the_event_is_the_samples():
     named = read(b"a 1 [000] 1.000000: c:  /system.slice/a.service \n\tffff f (/x)\n\n")
     assert named.cgroups == ("/system.slice/a.service",)
     assert named.cgroup.tolist() == [0]
-    assert named.names == ("f",)
+    assert named.frames.names == ("f",)
 
 
 def test_lost_records_are_counted_and_are_no_samples():
@@ -273,7 +281,7 @@ def test_a_stack_too_deep_loses_its_outermost_and_says_so():
     chain = b"".join(b"\tffff f%d (/x)\n" % at for at in range(MOST_FRAMES + 5))
     named = read(b"a 1 [000] 1.000000: c: \n" + chain + b"\n")
     assert len(named.stacks.frame) == MOST_FRAMES
-    assert named.names[named.stacks.frame[0]] == "f0"
+    assert named.frames.names[named.stacks.frame[0]] == "f0"
     assert "1 stack deeper than 2,048 frames" in named.facts.problems[0]
 
 

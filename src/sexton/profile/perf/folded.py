@@ -13,7 +13,7 @@ task.
 
 >>> from io import BytesIO
 >>> named = read(BytesIO(b"java;start_thread;vfs_read_[k] 7\n"), "java.folded")
->>> named.tasks, named.names, named.stacks.frame.tolist(), named.weight.tolist()
+>>> named.tasks, named.frames.names, named.stacks.frame.tolist(), named.weight.tolist()
 (('java',), ('start_thread', 'vfs_read'), [1, 0], [7])
 """
 
@@ -134,7 +134,6 @@ class _Reader:
             facts.problems.append(f"{count(self._decimals, 'count')} with decimals: rounded")
         task = np.frombuffer(self._task, np.int32)
         stack, stacks = self._stacks.by_task(task, np.frombuffer(self._stack, np.int32))
-        names, modules, kinds = self._frames.columns()
         return NamedSamples(
             time_ns=np.zeros(len(task), np.int64),
             cpu=np.full(len(task), -1, np.int32),
@@ -148,9 +147,7 @@ class _Reader:
             events=(Event("samples"),),
             tasks=tuple(self._tasks),
             stacks=stacks,
-            names=names,
-            modules=modules,
-            kinds=kinds,
+            frames=self._frames.frames(),
             facts=facts,
             timed=False,
         )

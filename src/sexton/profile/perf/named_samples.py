@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sexton.errors import SourceMalformed
-from sexton.model.profile import I16, I32, I64, U8, Event, Facts, Frames, Kind, Profile, Thread
+from sexton.model.profile import I16, I32, I64, Event, Facts, Frames, Kind, Profile, Thread
 from sexton.model.text import count
 from sexton.profile.stack_tree import grow
 
@@ -68,9 +68,7 @@ class NamedSamples:
     events: tuple[Event, ...]
     tasks: tuple[str, ...]
     stacks: Stacks
-    names: tuple[str, ...]
-    modules: tuple[str, ...]
-    kinds: U8
+    frames: Frames
     facts: Facts
     timed: bool = True
 
@@ -90,12 +88,13 @@ class FrameTable:
     def id(self, name: str, module: str, kind: Kind) -> int:
         return self._ids.setdefault((name, module, int(kind)), len(self._ids))
 
-    def columns(self) -> tuple[tuple[str, ...], tuple[str, ...], U8]:
-        """Names, modules and kinds, by id."""
-        names = tuple(name for name, _, _ in self._ids)
-        modules = tuple(module for _, module, _ in self._ids)
-        kinds = np.fromiter((kind for _, _, kind in self._ids), np.uint8, len(self._ids))
-        return names, modules, kinds
+    def frames(self) -> Frames:
+        """The frames by id."""
+        return Frames(
+            tuple([name for name, _, _ in self._ids]),
+            tuple([module for _, module, _ in self._ids]),
+            np.array([kind for _, _, kind in self._ids], np.uint8),
+        )
 
 
 class StackTable:
@@ -190,11 +189,9 @@ def profile_of(named: NamedSamples) -> Profile:
     """The same samples in time order, with their stacks as a tree."""
     tasks = len(named.tasks)
     table = Frames(
-        names=(ROOT, *named.tasks, *named.names),
-        modules=("", *("" for _ in named.tasks), *named.modules),
-        kinds=np.concatenate(
-            (np.array([Kind.ROOT], np.uint8), np.full(tasks, Kind.TASK, np.uint8), named.kinds)
-        ),
+        names=(ROOT, *named.tasks, *named.frames.names),
+        modules=("", *("" for _ in named.tasks), *named.frames.modules),
+        kinds=np.array([Kind.ROOT, *[Kind.TASK] * tasks, *named.frames.kinds.tolist()], np.uint8),
     )
     tree, leaf = grow(
         _shifted(named.stacks.task, 1),

@@ -16,7 +16,7 @@ labels, whose names vary by writer: ``comm``, ``thread``, ``thread_comm`` and so
 >>> data += text(1, number(1, 1) + number(2, 2)) + text(5, number(1, 1) + number(2, 3))
 >>> data += text(4, number(1, 9) + text(4, number(1, 1))) + text(2, text(1, b"\x09") + number(2, 4))
 >>> named = read(BytesIO(data), "cpu.pb")
->>> named.events, named.tasks, named.names, named.weight.tolist()
+>>> named.events, named.tasks, named.frames.names, named.weight.tolist()
 ((Event(name='samples', hertz=None, period=None),), ('[unknown]',), ('main',), [4])
 """
 
@@ -153,7 +153,6 @@ class _Reader:
         row, stacks = self._stacks.by_task(
             np.array(task, np.int32), np.array(stack, np.int32).reshape(-1)
         )
-        functions, modules, kinds = self._frames.columns()
         return NamedSamples(
             time_ns=np.zeros(rows, np.int64),
             cpu=np.array(cpu, np.int32),
@@ -167,9 +166,7 @@ class _Reader:
             events=(event,),
             tasks=tuple(tasks),
             stacks=stacks,
-            names=functions,
-            modules=modules,
-            kinds=kinds,
+            frames=self._frames.frames(),
             facts=self._facts,
             timed=False,
         )

@@ -512,7 +512,6 @@ class _Reader:
         event_of = np.array([events[event] for event, _ in self._whats], np.int16)
         cgroup_id = [-1 if group is None else cgroups[group] for _, group in self._whats]
         stack, stacks = self._stacks.by_task(task[who], np.frombuffer(self._stack, np.int32))
-        names, modules, kinds = self._frames.columns()
         return NamedSamples(
             time_ns=time_ns,
             cpu=cpu[who],
@@ -526,9 +525,7 @@ class _Reader:
             events=tuple(self._event(name) for name in events),
             tasks=tuple(self._tasks),
             stacks=stacks,
-            names=names,
-            modules=modules,
-            kinds=kinds,
+            frames=self._frames.frames(),
             facts=facts,
         )
 
