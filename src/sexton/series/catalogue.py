@@ -74,11 +74,6 @@ class Metric(NamedTuple):
     compared: bool = True
     witness: str = ""
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The columns that identify a thing."""
-        return self.table.entity
-
 
 _CORE, _TIME, _EACH = "% of a core", "% of time", "/s"
 #: Units without a metric: the mean of all cores, shares of a capture's samples, busy samples.

@@ -19,7 +19,7 @@ from tests.support.examples import examples
 from . import walk_cases as cases
 from .walk_cases import Told, body, record, since
 
-PLAIN = Layout(0x2001E7, 0, 0, 0, 0, True, ())  # perf record -a -g --all-cgroups
+PLAIN = Layout(0x2001E7, 0, 0, 0, 0, ())  # perf record -a -g --all-cgroups
 NOBODY = since([])
 
 

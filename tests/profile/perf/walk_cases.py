@@ -171,7 +171,7 @@ def layouts(draw) -> list[Layout]:
             )
         ids = (100 + event, 200 + event) if count > 1 else ()
         formats = draw(st.integers(0, 31)), draw(st.sampled_from([0, 1 << 17, 1 << 19, 5 << 17]))
-        made.append(Layout(kind, *formats, draw(st.integers(0, 255)), 0x1F, True, ids))
+        made.append(Layout(kind, *formats, draw(st.integers(0, 255)), 0x1F, ids))
     return made
 
 

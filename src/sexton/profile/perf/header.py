@@ -140,7 +140,6 @@ class Attr(NamedTuple):
             branch_sample_type=self.branch_sample_type,
             regs_user=self.regs_user,
             regs_intr=self.regs_intr,
-            sample_id_all=self.sample_id_all,
             ids=self.ids,
         )
 

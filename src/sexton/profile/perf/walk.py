@@ -6,7 +6,7 @@ fixed offsets; what follows is skipped in `Step`s, because counts in the sample 
 length. walk.c and walk_numpy.py both follow these steps and give the same arrays; C is about ten
 times faster. `native.engine` says which is used.
 
->>> shape_of(Layout(0x2001E7, 0, 0, 0, 0, True, ()))[:5]  # -a -g --all-cgroups
+>>> shape_of(Layout(0x2001E7, 0, 0, 0, 0, ()))[:5]  # -a -g --all-cgroups
 (8, 16, 24, 40, 56)
 """
 
@@ -60,7 +60,6 @@ class Layout(NamedTuple):
     branch_sample_type: int
     regs_user: int
     regs_intr: int
-    sample_id_all: bool
     ids: tuple[int, ...]
 
 
