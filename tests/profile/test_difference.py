@@ -142,7 +142,7 @@ def test_a_new_task_of_a_few_seconds_is_not_significant_and_how_much_was_compare
     assert np.isnan(few.q).all()
 
 
-def test_what_is_rare_or_without_times_is_not_tested():
+def test_rare_nodes_and_captures_without_timestamps_are_not_tested():
     samples = [*steady(range(20), 10, 0.5, 5), Sample(1, stack=("main", "once"))]
     held = Capture(profile_of(samples))
     halves = Selection(end_ns=10 * SECOND), Selection(start_ns=10 * SECOND)

@@ -63,7 +63,7 @@ def test_pprof_is_known_packed_or_not_and_when_only_its_head_is_seen():
         b"<html>\n</html>\n",
     ],
 )
-def test_what_is_none_of_them_is_left_to_others(head):
+def test_other_formats_are_not_recognised(head):
     assert sniff(head) is None
 
 
@@ -77,7 +77,7 @@ def capture(path, time, **more):
     return str(path)
 
 
-def test_files_stand_in_the_order_of_their_samples_and_not_of_their_names(tmp_path):
+def test_files_are_in_the_order_of_their_samples_and_not_of_their_names(tmp_path):
     # The clocks went back an hour in between.
     late = capture(tmp_path / "perf.data.2026102502300000", 9_000_000_000)
     early = capture(tmp_path / "perf.data.2026102502590000", 5_000_000_000)
@@ -85,13 +85,13 @@ def test_files_stand_in_the_order_of_their_samples_and_not_of_their_names(tmp_pa
     assert without_stamp(early) == without_stamp(late) == str(tmp_path / "perf.data")
 
 
-def test_the_time_that_perf_tells_needs_no_look_at_the_samples(tmp_path):
+def test_the_first_time_is_taken_from_the_header_if_it_is_there(tmp_path):
     path = capture(tmp_path / "x", 50, features={21: struct.pack("<QQ", 7, 90)})
     assert first_sample_ns(path) == 7
     assert first_sample_ns(capture(tmp_path / "y", 50, features={21: bytes(16)})) == 50
 
 
-def test_where_a_file_does_not_tell_its_time_names_decide(tmp_path):
+def test_if_a_time_is_unknown_files_are_sorted_by_name(tmp_path):
     second = capture(tmp_path / "perf.data.2026111511473148", 5)
     first = str(tmp_path / "perf.data.2026111511453141")
     Path(first).write_bytes(piped([sample(9, 5, [USER_MARK, 1])]))

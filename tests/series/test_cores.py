@@ -1,4 +1,4 @@
-"""Stretches in which a core is held: whole steps, their seconds, and shares of exactly those."""
+"""Holds of a core: whole steps, their seconds, and the shares of exactly those."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def held(batches: list[Batch[CoreTimes]], lasting: float = 0.0) -> list[Hold]:
     return [] if found is None else found.held(90.0, lasting)
 
 
-def test_what_is_spent_in_the_steps_around_a_hold_is_no_part_of_it():
+def test_time_spent_in_the_steps_around_a_hold_is_not_part_of_it():
     system = (0, 800, 1000, 960, 1000, 890, 0)
     (hold,) = held(readings([[(part, 0, 0)] for part in system]))
     assert (hold.core, hold.start, hold.end, hold.seconds) == (0, 12.0, 15.0, 3.0)

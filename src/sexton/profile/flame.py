@@ -52,7 +52,7 @@ def core_seconds(profile: Profile, selection: Selection) -> float | None:
     if span is None:
         return None
     rows = window(profile, selection)
-    chosen = chosen_in(profile, selection.whatever_ran(), rows)
+    chosen = chosen_in(profile, selection.all_samples(), rows)
     found = sampled(profile.time_ns[rows][chosen], profile.cpu[rows][chosen])
     start, end = selection.within(span)
     begins = np.maximum(found.second * SECOND_NS, start)

@@ -62,7 +62,7 @@ def heat_of_choice(profile: Profile, selection: Selection) -> Heat:
     which it did not run is zero.
     """
     rows = window(profile, selection)
-    taken = chosen_in(profile, selection.whatever_ran(), rows)
+    taken = chosen_in(profile, selection.all_samples(), rows)
     activity = _by_kind(profile.tree)[profile.node[rows]]
     activity[~chosen_in(profile, selection, rows)] = _IDLE
     return _counted(profile, rows, taken, activity)

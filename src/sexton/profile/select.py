@@ -42,7 +42,7 @@ class Selection(NamedTuple):
     #: Include idle samples.
     idle: bool = False
 
-    def whatever_ran(self) -> Selection:
+    def all_samples(self) -> Selection:
         """All samples of the same time, cores and event, including idle ones."""
         return Selection(self.start_ns, self.end_ns, self.cpus, event=self.event, idle=True)
 

@@ -54,7 +54,7 @@ def timeline(
     columns = max(-(-(end - start) // column_ns), 1)
     _refuse_many(columns, 1)
     chosen = selection._replace(start_ns=start, end_ns=end)
-    taken = chosen.whatever_ran()
+    taken = chosen.all_samples()
     rows: dict[int, tuple[I64, I64]] = {}
     for profile in opened.profiles(start, end):
         part = window(profile, chosen)

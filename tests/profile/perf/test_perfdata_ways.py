@@ -40,7 +40,7 @@ def read(tmp_path):
     return reading
 
 
-def test_a_pipe_tells_everything_as_records(read):
+def test_a_pipe_has_everything_as_records(read):
     update = raw_record(78, struct.pack("<QQ", 2, 11) + b"mine\0\0\0\0")
     raw = read(
         piped(
@@ -125,7 +125,7 @@ def test_nothing_is_left_open(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_what_is_no_file_is_said(tmp_path):
+def test_missing_and_special_files_are_refused(tmp_path):
     with pytest.raises(SourceAbsent):
         read_raw(tmp_path / "nothing")
     with pytest.raises(SourceMalformed, match="directory without perf's file `data`"):
@@ -135,7 +135,7 @@ def test_what_is_no_file_is_said(tmp_path):
         read_raw(tmp_path / "pipe")
 
 
-def test_its_first_bytes_tell_it():
+def test_perf_data_is_recognised_by_its_first_bytes():
     assert is_perf_data(perf_data([])[:8])
     assert is_perf_data(b"2ELIFREP")
     assert not is_perf_data(b"sexton 1/1 [000]")

@@ -86,7 +86,7 @@ def test_without_names_and_mappings_everything_is_unknown():
     assert named.frames.kinds.tolist() == [Kind.UNTOLD]
 
 
-def test_negative_values_are_left_out_and_told():
+def test_negative_values_are_skipped_and_reported():
     sample = text(2, text(1, b"\x01") + text(2, packed(-5, -50)))
     named = read(small() + sample)
     assert len(named) == 2

@@ -69,7 +69,7 @@ def test_threads_are_found_whatever_they_are_called(variant):
 
 
 @pytest.mark.parametrize("variant", WITH_CHAINS)
-def test_every_variant_tells_the_same_stacks(variant):
+def test_every_variant_has_the_same_stacks(variant):
     assert stacks(read(text(variant))) == stacks(read(text("default")))
 
 
@@ -92,13 +92,13 @@ def test_times_and_cores_are_as_the_text_has_them(variant):
     assert set(named.cgroup.tolist()) == {-1}
 
 
-def test_a_process_is_told_only_where_two_numbers_stand():
+def test_the_process_is_known_only_if_there_are_two_numbers():
     assert Thread(16890, 16890, "Web Content") in read(text("fields")).threads
     assert Thread(-1, 16890, "Web Content") in read(text("default")).threads
     assert read(b"swapper     0 [000] 1.000000: c: \n").threads == (Thread(0, 0, "swapper"),)
 
 
-def test_the_comments_tell_host_rate_and_clock():
+def test_host_rate_and_clock_are_read_from_the_comments():
     named = read(text("header"))
     facts = named.facts
     assert (facts.host, facts.release, facts.cores) == ("vm", "6.18.44-fc-v445", 2)
@@ -137,7 +137,7 @@ def test_frames_have_their_module_and_kind():
     assert told["spin"] == ("/tmp/spin", Kind.USER)
 
 
-def test_without_modules_the_address_tells_the_kind():
+def test_without_modules_the_address_gives_the_kind():
     named = read(text("fields"))
     told = dict(
         zip(
@@ -277,7 +277,7 @@ def test_a_gzip_bomb_is_refused():
         script_text.read(BytesIO(packed), "bomb.gz", Bounds(unpacked=1 << 20))
 
 
-def test_a_stack_too_deep_loses_its_outermost_and_says_so():
+def test_a_stack_too_deep_loses_its_outermost_frames_and_is_reported():
     chain = b"".join(b"\tffff f%d (/x)\n" % at for at in range(MOST_FRAMES + 5))
     named = read(b"a 1 [000] 1.000000: c: \n" + chain + b"\n")
     assert len(named.stacks.frame) == MOST_FRAMES

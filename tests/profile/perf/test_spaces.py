@@ -1,4 +1,4 @@
-"""Maps over maps: what stays of each."""
+"""Overlapping maps, and values over time."""
 
 from __future__ import annotations
 

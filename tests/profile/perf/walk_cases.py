@@ -1,4 +1,4 @@
-"""Streams of records made up field by field from perf_event.h, and what is to be read from them.
+"""Streams of records, generated field by field as in perf_event.h, and the expected result.
 
 Nothing here uses the code under test, beyond its types: the fields' order is written down again.
 """
@@ -29,7 +29,7 @@ USUAL = {TID, TIME, CALLCHAIN, CGROUP}
 
 @dataclass
 class Told:
-    """What one sample tells."""
+    """The expected fields of one sample."""
 
     event: int = 0
     id: int = 0

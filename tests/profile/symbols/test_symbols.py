@@ -1,4 +1,4 @@
-"""Maps of code that processes made, found where the process put them; the vDSO."""
+"""Perf maps of processes, found where each process wrote its own; the vDSO."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def child():
     running.wait()
 
 
-def test_a_living_process_is_asked_and_one_that_began_later_has_only_its_number(child):
+def test_the_perf_map_of_a_running_process_is_read(child):
     path = f"/tmp/perf-{child}.map"
     with open(path, "w") as file:
         file.write(MAP)

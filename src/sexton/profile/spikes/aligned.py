@@ -280,16 +280,11 @@ def _shares(grid: Grid, rows: np.ndarray, spans: Sequence[_Span]) -> tuple[float
 def _when(search: _Search, cores: Sequence[_Core], parts: Sequence[Part]) -> tuple[int, int]:
     """In cells from the event: the busiest stretch over all events and cores together."""
     grid = search.grid
-    before = max(
-        (event - grid.time_ns(span.start)) // CELL_NS
-        for event, span in zip(search.events, search.hot, strict=True)
-    )
-    length = before + max(
-        -(-(grid.time_ns(span.end) - event) // CELL_NS)
-        for event, span in zip(search.events, search.hot, strict=True)
-    )
-    sums = np.zeros(length + 1)
-    for event, span in zip(search.events, search.hot, strict=True):
+    pairs = list(zip(search.events, search.hot, strict=True))
+    before = max((event - grid.time_ns(span.start)) // CELL_NS for event, span in pairs)
+    after = max(-(-(grid.time_ns(span.end) - event) // CELL_NS) for event, span in pairs)
+    sums = np.zeros(before + after + 1)
+    for event, span in pairs:
         start, end = (grid.time_ns(column) for column in span)
         place = before - (event - start) // CELL_NS
         for core in cores:
