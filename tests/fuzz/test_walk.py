@@ -26,11 +26,11 @@ COMPILER = shlex.split(os.environ.get("CC") or "cc")
 #: Each a way of recording: -g with cgroups, every field, no chain, several events.
 EVERYTHING = sum(cases.FIELDS) & ~cases.WEIGHT_STRUCT
 KINDS = [
-    [Layout(0x2001E7, 0, 0, 0, 0, True, ())],
-    [Layout(EVERYTHING, 0x1F, 5 << 17, 0xFF, 0x0F, True, ())],
-    [Layout(EVERYTHING & ~cases.CALLCHAIN, 3, 0, 0, 1, True, ())],
-    [Layout(0x1E7 | 1 << 16, 4, 0, 0, 0, True, (1, 2)), Layout(0x2101E7, 0, 0, 0, 0, True, (3,))],
-    [Layout(0, 0, 0, 0, 0, True, ())],
+    [Layout(0x2001E7, 0, 0, 0, 0, ())],
+    [Layout(EVERYTHING, 0x1F, 5 << 17, 0xFF, 0x0F, ())],
+    [Layout(EVERYTHING & ~cases.CALLCHAIN, 3, 0, 0, 1, ())],
+    [Layout(0x1E7 | 1 << 16, 4, 0, 0, 0, (1, 2)), Layout(0x2101E7, 0, 0, 0, 0, (3,))],
+    [Layout(0, 0, 0, 0, 0, ())],
 ]
 
 pytestmark = pytest.mark.fuzz
@@ -85,7 +85,7 @@ def recorded(folder: Path) -> tuple[Plan, bytes]:
     content = path.read_bytes()
     attrs, _, start, size = struct.unpack_from("=4Q", content, 24)
     sample_type, read_format = struct.unpack_from("=QQ", content, attrs + 24)
-    layout = Layout(sample_type, read_format, 0, 0, 0, True, ())
+    layout = Layout(sample_type, read_format, 0, 0, 0, ())
     nobody = cases.since([])
     return plan_of([layout], nobody, nobody), content[start : start + size]
 

@@ -1,4 +1,4 @@
-"""What the analyses say, computed the slow way, sample by sample: what they are held against."""
+"""The analyses computed the slow way, sample by sample, to compare the fast ones with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw captures with names: what is one frame, what is unknown, which thread a sample is of."""
+"""Naming the addresses of raw captures: frames, unknown addresses, threads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_kernel_modules_and_bpf_programs_have_their_names(symbols):
     }
 
 
-def test_two_addresses_of_one_function_are_one_frame_and_frames_stand_by_name(symbols):
+def test_two_addresses_of_one_function_are_one_frame_and_frames_are_sorted_by_name(symbols):
     chains = [((0, READ),), ((0, READ + 4),), ((0, WRITE),)]
     raw = raw_of([Sample(n, 0, 1, 1, "a", chain) for n, chain in enumerate(chains)])
     profile = decode(raw, symbols)
@@ -67,7 +67,7 @@ def test_two_addresses_of_one_function_are_one_frame_and_frames_stand_by_name(sy
     assert profile.tree.frames.names == ("", "a", "sys_read", "sys_write")
 
 
-def test_without_the_kernels_symbols_names_are_unknown_and_a_line_says_what_to_give(tmp_path):
+def test_without_kernel_symbols_names_are_unknown_and_a_problem_says_what_to_pass(tmp_path):
     nothing = Symbols(SymbolOptions(kallsyms=str(tmp_path / "none"), cache=""))
     profile = decode(raw_of([Sample(0, 0, 1, 1, "a", ((0, READ),))]), nothing)
     assert folded(profile) == {"a;[unknown]": 1}
@@ -96,7 +96,7 @@ def test_a_program_is_named_at_the_place_it_was_mapped_to(symbols, tmp_path):
     assert profile.facts.problems == []
 
 
-def test_a_missing_program_keeps_its_module_and_is_told(symbols):
+def test_a_missing_program_keeps_its_module_and_is_reported(symbols):
     space = Space(7, maps((0x400000, 0x500000, 0, 0)))
     file = MappedFile("/no/such/program", "ab" * 20)
     raw = raw_of([Sample(0, 0, 7, 7, "x", ((1, 0x400010),))], spaces=[space], files=[file])

@@ -50,7 +50,8 @@ def test_block_counts_are_what_counting_under_each_node_gives(samples, selection
     nodes = data.draw(st.sets(st.integers(0, len(profile.tree) - 1), min_size=1))
     chosen_nodes = np.array(sorted(nodes), np.int32)
     cut = Cut(SECOND // 4, block, 5)
-    found = block_counts(profile, selection, Items(profile.tree, chosen_nodes), cut)
+    same = np.arange(len(profile.tree), dtype=np.int32)
+    found = block_counts(profile, selection, Items(profile.tree, chosen_nodes, same), cut)
     expected: Counter[tuple[int, int]] = Counter()
     for at in np.flatnonzero(mask(profile, selection)).tolist():
         number = (int(profile.time_ns[at]) - cut.start_ns) // block
@@ -141,7 +142,7 @@ def test_a_new_task_of_a_few_seconds_is_not_significant_and_how_much_was_compare
     assert np.isnan(few.q).all()
 
 
-def test_what_is_rare_or_without_times_is_not_tested():
+def test_rare_nodes_and_captures_without_timestamps_are_not_tested():
     samples = [*steady(range(20), 10, 0.5, 5), Sample(1, stack=("main", "once"))]
     held = Capture(profile_of(samples))
     halves = Selection(end_ns=10 * SECOND), Selection(start_ns=10 * SECOND)

@@ -1,4 +1,4 @@
-"""A flame graph holds every chosen stack as often as it was seen, however it was put together."""
+"""A flame graph counts every selected stack, whether built at once or merged."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_core_seconds_of_pieces_that_share_a_second_add_up_to_that_of_the_whole(
     assert merge_flames(parts).core_seconds == pytest.approx(whole, abs=0.011)
 
 
-def test_what_merged_flames_say_of_themselves():
+def test_event_range_and_core_time_of_merged_flames():
     timed = profile_of([Sample(0, stack=("main",), event="cycles")])
     other = profile_of([Sample(0, stack=("main",))], timed=False)
     one = flame_of(timed, Selection(0, 5))

@@ -135,7 +135,7 @@ def test_nothing_sampled_is_a_heatmap_of_nothing():
     assert heatmap([], 0, 5 * SECOND, "cores").values.shape == (0, 5)
 
 
-def test_a_span_of_an_absurd_length_has_no_more_columns_than_asked_for():
+def test_a_span_of_an_absurd_length_has_no_more_columns_than_requested():
     assert heatmap([], 0, 2**62, "subsecond", 100).values.shape[1] <= 100
     assert heatmap([], 7, 7).values.shape == (CELLS, 1)
 
@@ -164,7 +164,7 @@ def test_more_cores_than_a_machine_can_have_are_left_out_and_counted(kind, first
     assert (both.values[:, 1] == -1).all()
 
 
-def test_json_says_null_where_nothing_was_sampled_and_tells_its_clock():
+def test_json_has_null_for_unsampled_columns_and_names_its_clock():
     found = heat(Sample(10 * SECOND, stack=WORK), Sample(12 * SECOND, stack=WORK))
     drawn = heatmap(found, 10 * SECOND, 13 * SECOND, "cores")
     said = json.loads(json.dumps(heatmap_json(drawn, Clock("monotonic", 1000 * SECOND))))

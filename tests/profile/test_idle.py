@@ -31,7 +31,7 @@ def test_another_task_in_a_function_called_like_an_idle_one_is_at_work():
     assert not of(Sample(0, stack=("main", "poll_idle"), comm="swapper"))
 
 
-def test_the_idle_task_of_a_format_that_does_not_tell_the_kernel_is_idle():
+def test_the_idle_task_is_idle_in_a_format_without_kernel_marks():
     assert of(Sample(0, stack=("?:do_idle", "?:default_idle_[k]"), comm="swapper"))
 
 
@@ -75,7 +75,7 @@ def test_a_kernel_without_names_is_not_taken_for_idle_but_counted():
 
 
 @given(lists)
-def test_nodes_say_what_each_sample_alone_would(samples):
+def test_idle_nodes_agree_with_checking_each_sample(samples):
     profile = profile_of(samples)
     ordered = sorted(samples, key=lambda sample: sample.time_ns)
     assert idle_nodes(profile.tree)[profile.node].tolist() == [idle(sample) for sample in ordered]

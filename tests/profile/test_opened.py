@@ -1,4 +1,4 @@
-"""Any capture as one timeline: what touches a range is read, and little is held."""
+"""Any capture as one timeline: only pieces that overlap a range are read, and few are kept."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_pieces_are_one_timeline_in_the_order_of_time():
     assert (opened.hertz, [event.name for event in opened.events]) == (97, ["cpu-clock"])
 
 
-def test_only_pieces_that_touch_the_range_are_asked_for_their_stacks():
+def test_only_pieces_that_overlap_the_range_are_decoded():
     pieces = [Held(second_of(at)) for at in range(5)]
     opened = Opened(pieces)
     flame = opened.flame(Selection(2 * SECOND, 3 * SECOND + 1))
@@ -142,7 +142,7 @@ def test_perf_script_text_plain_and_gzipped_is_opened_by_content(tmp_path):
         assert opened.span_ns == (3 * SECOND, 5 * SECOND)
 
 
-def test_folded_stacks_have_no_times_and_say_so_where_a_range_is_asked_for(tmp_path):
+def test_a_range_of_folded_stacks_is_refused_because_they_have_no_times(tmp_path):
     path = tmp_path / "out.folded"
     path.write_text("app;main;work 7\nswapper;do_idle;default_idle 9\n")
     opened = open_profile([path], OPTIONS)
@@ -200,7 +200,7 @@ def message(paths: list[Path]) -> str:
     return said
 
 
-def test_what_cannot_be_opened_is_told_in_one_line(tmp_path):
+def test_an_unreadable_file_is_an_error_of_one_line(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "noise").write_bytes(bytes(range(256)) * 9)
     (tmp_path / "directory").mkdir()
@@ -235,7 +235,7 @@ def test_a_file_of_a_set_that_is_no_capture_is_an_error_and_one_that_breaks_is_l
     assert opened.facts.problems == [rf"skipped: {bad}: is cut off\x1b[2J"]
 
 
-def test_names_missing_in_the_idle_task_are_told():
+def test_missing_symbols_of_the_idle_task_are_reported():
     nameless = [Sample(at, stack=("k:[unknown]",), comm="swapper") for at in range(9)]
     problems = files.summary_of(profile_of([*nameless, *second_of(1)])).facts.problems
     assert problems[0].startswith("9 samples of the idle task have no kernel symbols")

@@ -1,4 +1,4 @@
-"""Real captures of perf's, opened: a rotated set is one timeline, and counts are perf script's."""
+"""Real captures: a rotated set is one timeline, with the same counts as in perf script."""
 
 from __future__ import annotations
 

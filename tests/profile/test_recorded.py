@@ -144,7 +144,7 @@ def test_a_recordings_pieces_are_in_order_each_with_its_clock(tmp_path):
     assert facts.format == "recording"
 
 
-def test_of_several_boots_the_last_is_shown_and_that_is_said(tmp_path):
+def test_of_several_boots_the_last_is_shown_and_a_problem_says_so(tmp_path):
     place = tmp_path / "r"
     with_stacks(place)
     other = write_sealed(place, [simple(10.0)], 2, {"boot_id": "later", "host": "x"})

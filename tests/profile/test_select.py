@@ -1,4 +1,4 @@
-"""The mask holds exactly what each sample alone would be asked."""
+"""The mask agrees with checking the conditions sample by sample."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def blocks(random: np.random.Generator, shares: list[float], number: int) -> Blo
     return Blocks(random.multinomial(97, shares, size=number), samples)
 
 
-def test_a_function_that_doubled_is_told_and_the_others_are_not() -> None:
+def test_a_function_that_doubled_is_significant_and_the_others_are_not() -> None:
     random = np.random.default_rng(1)
     before = blocks(random, [0.1, 0.2, 0.3, 0.4], 60)
     after = blocks(random, [0.2, 0.2, 0.3, 0.3], 60)
@@ -166,7 +166,7 @@ def test_bursts_are_rarely_called_a_change() -> None:
     assert called <= 26
 
 
-def test_what_was_hardly_seen_is_not_tested() -> None:
+def test_items_with_few_samples_are_not_tested() -> None:
     random = np.random.default_rng(4)
     before, after = (blocks(random, [0.0, 1.0], 10) for _ in range(2))
     after.counts[0, 0] = 2

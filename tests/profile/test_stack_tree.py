@@ -1,4 +1,4 @@
-"""Trees hold exactly the stacks they were grown from, by either way."""
+"""A tree has exactly the stacks it was built from, in C and with numpy."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_nothing_grows_to_a_root(engine: str):
         ([1], [0, 1], [7]),
     ],
 )
-def test_stacks_that_point_nowhere_are_refused(engine: str, roots, starts, frames):
+def test_stacks_with_invalid_frames_are_refused(engine: str, roots, starts, frames):
     with pytest.raises(ValueError, match="stack"):
         grow(np.int32(roots), np.int64(starts), np.array(frames, np.int32), TABLE)
 

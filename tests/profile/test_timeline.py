@@ -1,4 +1,4 @@
-"""How often a choice occurred, column by column."""
+"""Samples of a selection, column by column."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_timeline_is_what_counting_sample_by_sample_gives(groups, selection, c
     assert found.sampled.sum() == sum(sampled.values())
 
 
-def test_a_function_s_share_is_of_all_samples_and_unknown_where_none_were_taken():
+def test_a_share_is_of_all_samples_and_unknown_without_samples():
     held = Held(
         profile_of(
             [

@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_shown(place):
     assert any("perf.data.2026111513300408" in problem for problem in opened.facts.problems)
 
 
-def test_a_recording_without_stacks_says_so(tmp_path):
+def test_a_recording_without_stacks_is_refused_with_the_reason(tmp_path):
     write_sealed(tmp_path / "r", [simple(1.0)])
     with pytest.raises(StoreError, match="no stacks in this recording"):
         open_profile([tmp_path / "r"])

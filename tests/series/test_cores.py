@@ -1,4 +1,4 @@
-"""Stretches in which a core is held: whole steps, their seconds, and shares of exactly those."""
+"""Holds of a core: whole steps, their seconds, and the shares of exactly those."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,16 @@ from hypothesis import strategies as st
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.window import Batch, Window, columns_of
 from sexton.series.catalogue import CORE_STEAL
-from sexton.series.cores import PARTS, CoreMeter, HeldSoFar, Hold, core_series, from_columns
+from sexton.series.cores import (
+    PARTS,
+    CoreMeter,
+    CoreSeries,
+    HeldSoFar,
+    Hold,
+    Overlap,
+    core_series,
+    from_columns,
+)
 from sexton.series.meter import series
 
 Parts = tuple[int, int, int]  # system, user, steal: milliseconds of a step
@@ -39,7 +49,7 @@ def held(batches: list[Batch[CoreTimes]], lasting: float = 0.0) -> list[Hold]:
     return [] if found is None else found.held(90.0, lasting)
 
 
-def test_what_is_spent_in_the_steps_around_a_hold_is_no_part_of_it():
+def test_time_spent_in_the_steps_around_a_hold_is_not_part_of_it():
     system = (0, 800, 1000, 960, 1000, 890, 0)
     (hold,) = held(readings([[(part, 0, 0)] for part in system]))
     assert (hold.core, hold.start, hold.end, hold.seconds) == (0, 12.0, 15.0, 3.0)
@@ -126,3 +136,23 @@ def test_in_pieces_the_same_cores_are_known_as_in_one(cut: int):
 
     assert cores(batches[:cut], batches[cut:]) == cores(batches) == [0, 1, 2]
     assert cores(batches[:1]) == []
+
+
+def overlap(system: list[float], start: list[float], end: list[float]) -> Overlap:
+    """Core 7, given a whole core in each second in which its system time is known."""
+    times = np.arange(len(system) + 1.0)
+    spent = np.array([system], np.float32)
+    given = np.where(np.isnan(spent), np.nan, 1.0).astype(np.float32)
+    series = CoreSeries(times[:-1], times[1:], times[1:], [7], *[spent] * 5, given)
+    return Overlap(series, np.array(start), np.array(end))
+
+
+def test_over_another_tables_steps_each_step_counts_by_its_overlap():
+    shares = overlap([1.0, 0.0, 0.5], [0.0, 0.5, 2.0], [1.0, 1.5, 3.0]).system(7)
+    np.testing.assert_allclose(shares, [100, 50, 50])
+
+
+def test_without_a_reading_the_share_is_unknown_and_not_zero():
+    found = overlap([1.0, np.nan, 1.0], [1.0, 0.5], [2.0, 1.5])
+    np.testing.assert_allclose(found.system(7), [np.nan, 100])
+    assert np.isnan(found.system(8)).all(), "this core was never read"

@@ -1,4 +1,4 @@
-"""What the memory detectors share: counters by group, stretches, stacks by family, places."""
+"""Shared parts of the memory detectors: counters by group, stretches, stacks, places."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_steps_that_do_not_touch_are_two_stretches():
     assert runs([], []) == []
 
 
-def test_a_stretch_lasts_as_long_as_readings_can_tell():
+def test_nine_tenths_of_a_limit_in_seconds_are_enough():
     assert Run((Step(0, 1.8, True),)).lasts(2)
     assert not Run((Step(0, 1.7, True),)).lasts(2)
 
 
-def test_only_the_beginning_of_a_long_stretch_is_looked_at_closely():
+def test_only_the_start_of_a_long_stretch_is_analysed_closely():
     assert Run((Step(10, 400, True),)).close_up == (10, 10 + CLOSE_S)
     assert Run((Step(10, 12, True),)).close_up == (10, 12)
 

@@ -1,4 +1,4 @@
-"""Pressure over all of a window: by its edges, and unknown where they do not tell."""
+"""Pressure over a whole window, from its first and last reading."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def test_the_share_is_of_the_whole_window():
     assert (share.some, share.full, share.seconds) == (50.0, 10.0, 10.0)
 
 
-def test_what_was_not_read_twice_or_went_back_is_unknown():
+def test_values_read_once_or_that_went_back_are_unknown():
     assert whole(make_window([]), "io") is None
     assert whole(make_window([(0.0, read("io", 0, 0))]), "io") is None
     assert whole(make_window([(0.0, read("io", 9, 9)), (9.0, read("io", 1, 1))]), "io") is None
     assert whole(make_window([(0.0, read("cpu", 0, 0)), (9.0, read("cpu", 1, 1))]), "io") is None
 
 
-def test_a_kernel_without_the_full_line_says_some():
+def test_a_kernel_without_the_full_line_still_has_some():
     share = whole(make_window([(0.0, read("io", 0, None)), (1.0, read("io", 10_000, None))]), "io")
     assert share is not None
     assert (share.some, share.full) == (1.0, None)

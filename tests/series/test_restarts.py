@@ -1,4 +1,4 @@
-"""The rules `NRestarts` needs."""
+"""The rules for `NRestarts`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def counted(*readings: tuple[int | None, int | None]) -> RestartCount:
     return restarts_in(batches(*[[unit(*reading)] for reading in readings]))["a.service"]
 
 
-def test_restarts_are_what_was_added_and_not_what_was_there():
+def test_restarts_are_the_increase_and_not_the_value():
     assert counted((97, 1), (99, 2), (104, 3)) == RestartCount(7, 104, False, 2.0)
 
 
@@ -50,12 +50,12 @@ def test_a_manual_restart_moves_the_start_and_does_not_count():
     assert counted((3, 50), (3, 60)).count == 0
 
 
-def test_where_the_start_is_not_told_the_counter_is_believed():
+def test_if_the_start_is_unknown_the_counter_is_used():
     assert counted((3, None), (5, None)).count == 2
     assert counted((0, None), (5, 70)).count == 5
 
 
-def test_a_unit_that_was_away_goes_on_from_where_it_was():
+def test_a_unit_that_was_missing_continues_from_its_last_value():
     found = restarts_in(batches([unit(3, 1)], [], [unit(5, 2)]))
     assert found["a.service"] == RestartCount(2, 5, False, 2.0)
 

@@ -33,8 +33,7 @@ from sexton.model.rows.net import NetDevice, Nic, NicQueue
 from sexton.model.rows.softirq import ProbeCost, SoftirqWait
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Columns, Key, Window
-from sexton.series.cores import core_series
-from sexton.series.overlap import Overlap
+from sexton.series.cores import Overlap, core_series
 from sexton.series.rates import F64, Run, Steps, runs, steps_of
 from sexton.series.steps import Step, steps
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from sexton.model.profile import I32, I64, UNKNOWN, Frames, Kind, Profile, Thread
 from sexton.profile.perf.kallsyms import kernel_names
+from sexton.profile.perf.named_samples import FrameTable
 from sexton.profile.perf.raw import Maps, Raw
 from sexton.profile.perf.walk import Columns
 from sexton.profile.stack_tree import grow
@@ -69,10 +70,7 @@ class _Naming:
         self._raw = raw
         self._symbols = symbols
         self._plain = symbols.demangler().plain
-        self._names: list[str] = []
-        self._modules: list[str] = []
-        self._kinds: list[int] = []
-        self._known: dict[tuple[str, Kind], dict[str, int]] = {}
+        self._table = FrameTable()
         self._frames([""], "", Kind.ROOT)
         self._address = raw.columns.address
         self._of = np.zeros(len(self._address), np.int32)
@@ -80,13 +78,14 @@ class _Naming:
     def finish(self) -> tuple[Frames, I32, I32]:
         """All frames by name; the frame of each address and of each comm."""
         comms = self._frames(self._raw.comms, "", Kind.TASK)
-        order = [0, *sorted(range(1, len(self._names)), key=self._names.__getitem__)]
+        found = self._table.frames()
+        order = [0, *sorted(range(1, len(found)), key=found.names.__getitem__)]
         number = np.empty(len(order), np.int32)
         number[order] = np.arange(len(order), dtype=np.int32)
         frames = Frames(
-            tuple([self._names[index] for index in order]),
-            tuple([self._modules[index] for index in order]),
-            np.array(self._kinds, np.uint8)[order],
+            tuple([found.names[index] for index in order]),
+            tuple([found.modules[index] for index in order]),
+            found.kinds[order],
         )
         return frames, number[self._of], number[comms]
 
@@ -99,7 +98,9 @@ class _Naming:
         loaded = self._raw.kernel.ksymbols
         found, which = kernel_names(self._address[rows], table, loaded)
         used, which_name = np.unique(which, return_inverse=True)
-        self._of[rows] = self._kernel_frames([found[one] for one in used.tolist()])[which_name]
+        named = (found[one] for one in used.tolist())
+        frames = [self._table.id(name, module, Kind.KERNEL) for name, module in named]
+        self._of[rows] = np.array(frames, np.int32)[which_name]
 
     def user(self) -> None:
         """User addresses, file by file."""
@@ -118,26 +119,7 @@ class _Naming:
 
     def _frames(self, names: Iterable[str], module: str, kind: Kind) -> I32:
         """Numbers of frames; new ones are added."""
-        known = self._known.setdefault((module, kind), {})
-        numbers = []
-        for name in names:
-            number = known.get(name)
-            if number is None:
-                number = known[name] = len(self._names)
-                self._names.append(name)
-                self._modules.append(module)
-                self._kinds.append(kind)
-            numbers.append(number)
-        return np.array(numbers, np.int32)
-
-    def _kernel_frames(self, found: list[tuple[str, str]]) -> I32:
-        numbers = np.empty(len(found), np.int32)
-        modules = np.array([module for _, module in found], np.object_)
-        for module in dict.fromkeys(modules.tolist()):
-            mine = np.flatnonzero(modules == module)
-            names = [found[index][0] for index in mine.tolist()]
-            numbers[mine] = self._frames(names, module, Kind.KERNEL)
-        return numbers
+        return np.array([self._table.id(name, module, kind) for name in names], np.int32)
 
     def _mapped(self, rows: I64) -> tuple[I64, U64]:
         """The file each address lies in, -1 for none, and the offset in that file."""

@@ -9,15 +9,17 @@ that counted a hundred would report every burst as a change.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sexton.model.profile import I32, I64, Flame, FlameDifference, Profile, Tree
-from sexton.profile import timeline
 from sexton.profile.select import Selection, chosen_in, window
 from sexton.profile.significance import LEAST_SAMPLES, Blocks, difference_q, observations
-from sexton.profile.stack_tree import join
+from sexton.profile.stack_tree import join, subtree
+
+if TYPE_CHECKING:
+    from sexton.profile.opened import Opened
 
 #: Limits on tested nodes (the largest first) and on blocks per side: 8 MB of counters.
 MOST_TESTED = 20_000
@@ -26,12 +28,6 @@ _BLOCK_NS = 1_000_000_000
 #: A short side gets shorter blocks, but none shorter than a burst.
 _LEAST_BLOCKS = 8
 _LEAST_BLOCK_NS = 100_000_000
-
-
-class Opened(timeline.Opened, Protocol):
-    """The part of `sexton.profile.opened.Opened` used here."""
-
-    def flame(self, selection: Selection) -> Flame: ...
 
 
 class Side(NamedTuple):
@@ -44,12 +40,12 @@ class Side(NamedTuple):
 class Items(NamedTuple):
     """The nodes counted per block, each with everything below it.
 
-    `place` maps nodes of the *profile's* tree to nodes of `tree`; `None`: they are the same tree.
+    `place` maps nodes of the profile's tree to nodes of `tree`.
     """
 
     tree: Tree
     nodes: I32
-    place: I32 | None = None
+    place: I32
 
 
 class Cut(NamedTuple):
@@ -94,9 +90,7 @@ def block_counts(profile: Profile, selection: Selection, items: Items, cut: Cut)
     """
     rows = window(profile, selection)
     chosen = chosen_in(profile, selection, rows)
-    node = profile.node[rows][chosen]
-    if items.place is not None:
-        node = items.place[node]
+    node = items.place[profile.node[rows][chosen]]
     block = (profile.time_ns[rows][chosen] - cut.start_ns) // cut.block_ns
     inside = (block >= 0) & (block < cut.number)
     block, node = block[inside], node[inside]
@@ -120,9 +114,7 @@ def _cut(side: Side) -> Cut | None:
     span = side.opened.span_ns
     if span is None:
         return None
-    chosen = side.selection
-    start = span[0] if chosen.start_ns is None else max(span[0], chosen.start_ns)
-    end = span[1] + 1 if chosen.end_ns is None else min(span[1] + 1, chosen.end_ns)
+    start, end = side.selection.within(span)
     length = max(end - start, 1)
     block = _BLOCK_NS
     if length < _LEAST_BLOCKS * block:
@@ -141,12 +133,9 @@ def _tested(found: FlameDifference) -> tuple[I64, Tree]:
     nodes = np.sort(order[total[order] >= LEAST_SAMPLES])
     if not len(nodes):
         nodes = np.zeros(1, np.int64)
-    kept = np.zeros(len(found.tree) + 1, np.int32)
-    kept[nodes + 1] = 1
-    place = np.cumsum(kept, dtype=np.int32)
-    tree = found.tree
-    small = Tree(tree.frame[nodes], tree.depth[nodes], place[tree.end[nodes]], tree.frames)
-    return nodes, small
+    kept = np.zeros(len(found.tree), np.bool_)
+    kept[nodes] = True
+    return nodes, subtree(found.tree, kept)[0]
 
 
 def _blocks(side: Side, small: Tree, cut: Cut) -> Blocks:

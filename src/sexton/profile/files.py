@@ -1,8 +1,13 @@
-"""A file of samples as a piece of a timeline, decoded on first use.
+"""A file of samples as a piece of a timeline, decoded on first use; rotated files of perf.
 
 The format is detected from the content, never from the name: perf.data, perf script text, folded
 stacks and pprof, plain or gzipped. "-" is standard input; input from a pipe is copied to an
 unlinked file first, because the format is detected before it is read.
+
+``perf record --switch-output`` adds the *local* time of its end to the name of each file:
+``perf.data.2026111511473148`` for 15 November, 11:47:31.48. When a clock change repeats an hour,
+names are out of order, so files are sorted by the time of their samples if that is known, else by
+name. Each file is complete: perf repeats the maps and task names at the start of each.
 
 >>> sniff(b"swapper     0 [000] 16783.432569:   10309278 cpu-clock: \\n")
 'script'
@@ -17,26 +22,34 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from sexton.errors import CommandError, SourceMalformed
+from sexton.errors import CommandError, SourceError, SourceMalformed
 from sexton.host.reader import failure
 from sexton.model.profile import Clock, Event, Facts, Heat, Profile
 from sexton.profile.decode import decode
 from sexton.profile.heat import heat_of
 from sexton.profile.idle import unnamed_idle
 from sexton.profile.perf import folded, pprof, script_text
+from sexton.profile.perf.header import MAGIC
 from sexton.profile.perf.named_samples import NamedSamples, profile_of
-from sexton.profile.perf.perfdata import is_perf_data, read_raw
-from sexton.profile.perf.pieces import open_regular, room, write_all
+from sexton.profile.perf.perfdata import is_perf_data, read_features, read_raw
+from sexton.profile.perf.pieces import (
+    Capture,
+    no_since,
+    open_regular,
+    read_piece,
+    room,
+    temporary_file,
+    write_all,
+)
 from sexton.profile.perf.raw import Raw
-from sexton.profile.perf.rotation import is_perf_directory
 from sexton.profile.perf.stream import opening, pieces
+from sexton.profile.perf.walk import BadRecord, walker
 from sexton.profile.symbols.symbols import Symbols
 
 KNOWN = "perf.data, perf script text, folded stacks or pprof"
@@ -45,6 +58,10 @@ STDIN = "standard input"
 MOST_DECODED = 2
 #: Unnamed samples of the idle task are reported above this share of all samples.
 _UNNAMED_SHARE = 0.01
+#: What perf adds to the name of a rotated file.
+_STAMP = re.compile(r"\.([0-9]{14,19})$")
+#: The first sample follows the task and map records: usually within the first of these sizes.
+_GLANCES = (256 << 10, 8 << 20)
 _SHELLS_PIPE = re.compile(r"/(?:dev|proc/self)/fd/[0-9]{1,9}", re.ASCII)
 
 
@@ -99,10 +116,6 @@ class FilePiece:
         self._symbols = symbols
         self._recent = recent
         self._summary: Summary | None = None
-
-    @property
-    def name(self) -> str:
-        return self._found.name
 
     @property
     def start_ns(self) -> int:
@@ -262,10 +275,7 @@ def _unpacked(path: str, name: str) -> ProfileFile:
 
 def _spooled(name: str, content: Iterable[bytes]) -> ProfileFile:
     """Copy the bytes to an unlinked file that lives as long as the result."""
-    try:
-        held = tempfile.TemporaryFile(buffering=0, prefix="sexton-")  # noqa: SIM115 - held
-    except OSError as error:
-        raise failure(tempfile.gettempdir(), error) from None
+    held = temporary_file()
     size, most = 0, room()
     try:
         for piece in content:
@@ -280,7 +290,6 @@ def _spooled(name: str, content: Iterable[bytes]) -> ProfileFile:
 
 #: How many bytes of a file `sniff` needs, gzipped or not.
 HEAD = 1 << 16
-_PERF_DATA = (b"PERFILE2", b"2ELIFREP")
 
 #: The reader of each format that `sniff` returns: takes a stream and the name of the file.
 READERS: dict[str, Callable[[BinaryIO, str], NamedSamples]] = {
@@ -296,7 +305,7 @@ def sniff(head: bytes) -> str | None:
     `perf script --header` and some profilers start with long comments: samples are searched behind
     them as far as the head reaches, and comments alone are taken for perf script.
     """
-    if head.startswith(_PERF_DATA):
+    if is_perf_data(head):
         return None
     start = opening(head, HEAD)
     if script_text.looks_like(start):
@@ -306,3 +315,68 @@ def sniff(head: bytes) -> str | None:
     if start.startswith(b"# ========\n"):
         return "script"
     return "pprof" if pprof.looks_like(start) else None
+
+
+def rotated(paths: Iterable[str]) -> dict[str, int | None]:
+    """Rotated files in time order, with the time of the first sample of each, if known."""
+    begun = {path: first_sample_ns(path) for path in paths}
+    known = all(time is not None for time in begun.values())
+    return dict(sorted(begun.items(), key=lambda item: (item[1] if known else 0, *_stamp(item[0]))))
+
+
+def without_stamp(path: str) -> str:
+    """The name given to perf, without the time it added."""
+    return _STAMP.sub("", path)
+
+
+def _stamp(path: str) -> tuple[str, str]:
+    """Sort key: by stamp; the file without one is the last, still being written."""
+    found = _STAMP.search(path)
+    return (found[1].ljust(19, "0"), path) if found else ("9" * 20, path)
+
+
+def members(directory: Path) -> list[str]:
+    """The perf.data files of a directory, unsorted."""
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.path for entry in entries if entry.is_file()]
+    except OSError as error:
+        raise failure(str(directory), error) from None
+    return [path for path in names if _begins_as_perf_data(path)]
+
+
+def is_perf_directory(directory: Path) -> bool:
+    """Is this directory a single capture (``--threads``, ``--kcore``)?"""
+    return _begins_as_perf_data(str(directory / "data"))
+
+
+def first_sample_ns(path: str) -> int | None:
+    """The time of the first sample, on the clock of the capture; `None` if not found quickly."""
+    try:
+        with Capture(path) as capture:
+            features = read_features(capture)
+            if features.span_ns is not None:
+                return features.span_ns[0]
+            if capture.head.pipe:
+                return None
+            found = (_glance(capture, size) for size in _GLANCES)
+            return next((first for first in found if first is not None), None)
+    except (SourceError, BadRecord):  # reported when the whole file is read
+        return None
+
+
+def _glance(capture: Capture, size: int) -> int | None:
+    walk = walker([attr.layout() for attr in capture.head.attrs], no_since(), no_since())
+    part = capture.parts[0]
+    buffer = memoryview(bytearray(max(0, min(size, part.end - part.start))))
+    walk.samples(read_piece(part, part.start, buffer))
+    times = walk.finish().time_ns
+    return int(times.min()) if len(times) else None
+
+
+def _begins_as_perf_data(path: str) -> bool:
+    try:
+        with os.fdopen(open_regular(path), "rb") as stream:
+            return stream.read(8) == MAGIC
+    except SourceError:
+        return False

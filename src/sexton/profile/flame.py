@@ -8,13 +8,14 @@ of those before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from sexton.model.profile import I64, Bools, Flame, Frames, FunctionCount, Kind, Profile, Tree
 from sexton.profile.heat import SECOND_NS, sampled
 from sexton.profile.select import Selection, chosen_in, window
-from sexton.profile.stack_tree import join
+from sexton.profile.stack_tree import join, subtree
 
 
 def flame_of(profile: Profile, selection: Selection) -> Flame:
@@ -51,11 +52,9 @@ def core_seconds(profile: Profile, selection: Selection) -> float | None:
     if span is None:
         return None
     rows = window(profile, selection)
-    every = Selection(cpus=selection.cpus, event=selection.event, idle=True)
-    chosen = chosen_in(profile, every, rows)
+    chosen = chosen_in(profile, selection.all_samples(), rows)
     found = sampled(profile.time_ns[rows][chosen], profile.cpu[rows][chosen])
-    start = span[0] if selection.start_ns is None else max(span[0], selection.start_ns)
-    end = span[1] + 1 if selection.end_ns is None else min(span[1] + 1, selection.end_ns)
+    start, end = selection.within(span)
     begins = np.maximum(found.second * SECOND_NS, start)
     ends = np.minimum((found.second + 1) * SECOND_NS, end)
     return float((ends - begins).sum()) / SECOND_NS
@@ -84,27 +83,9 @@ def merge_flames(flames: Sequence[Flame]) -> Flame:
 
 def pruned(flame: Flame) -> Flame:
     """The same without nodes and frames that have no samples."""
-    tree = flame.tree
-    kept = tree.totals(flame.own) > 0
+    kept = flame.tree.totals(flame.own) > 0
     kept[0] = True
-    place = np.zeros(len(tree) + 1, np.int32)
-    np.cumsum(kept, out=place[1:])
-    frame = tree.frame[kept]
-    used = np.zeros(len(tree.frames), np.bool_)
-    used[frame] = True
-    used[0] = True
-    renamed = (np.cumsum(used) - 1).astype(np.int32)
-    numbers = np.flatnonzero(used).tolist()
-    names, modules = tree.frames.names, tree.frames.modules
-    frames = Frames(
-        tuple([names[number] for number in numbers]),
-        tuple([modules[number] for number in numbers]),
-        tree.frames.kinds[used],
-    )
-    smaller = Tree(renamed[frame], tree.depth[kept], place[tree.end[kept]], frames)
-    return Flame(
-        smaller, flame.own[kept], flame.event, flame.core_seconds, flame.start_ns, flame.end_ns
-    )
+    return replace(flame, tree=subtree(flame.tree, kept)[0], own=flame.own[kept])
 
 
 class FlameSum:
@@ -173,11 +154,7 @@ def tasks(flame: Flame) -> list[FunctionCount]:
 
 def function_counts(tree: Tree, own: I64) -> tuple[I64, I64]:
     """Per frame: self and total samples."""
-    number = len(tree.frames)
-    outer = outermost(tree)
-    return _by_frame(tree, own, number), _by_frame(
-        tree, np.where(outer, tree.totals(own), 0), number
-    )
+    return _by_frame(tree, own), _by_frame(tree, np.where(outermost(tree), tree.totals(own), 0))
 
 
 def outermost(tree: Tree) -> Bools:
@@ -193,7 +170,8 @@ def outermost(tree: Tree) -> Bools:
     return outer
 
 
-def _by_frame(tree: Tree, counts: I64, number: int) -> I64:
+def _by_frame(tree: Tree, counts: I64) -> I64:
+    number = len(tree.frames)
     if int(counts.max(initial=0)) * len(tree) < 1 << 53:  # then sums in floats are exact
         return np.bincount(tree.frame, counts, minlength=number).astype(np.int64)
     sums = np.zeros(number, np.int64)
@@ -213,12 +191,4 @@ def _listed(flame: Flame, own: I64, total: I64, wanted: Bools) -> list[FunctionC
         )
         for index in np.flatnonzero(wanted & (total > 0)).tolist()
     ]
-    return sorted(
-        found,
-        key=lambda function_count: (
-            -function_count.own,
-            -function_count.total,
-            function_count.name,
-            function_count.module,
-        ),
-    )
+    return sorted(found, key=lambda count: (-count.own, -count.total, count.name, count.module))

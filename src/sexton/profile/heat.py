@@ -8,7 +8,7 @@ core numbers are garbage.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,9 +62,7 @@ def heat_of_choice(profile: Profile, selection: Selection) -> Heat:
     which it did not run is zero.
     """
     rows = window(profile, selection)
-    taken = chosen_in(
-        profile, Selection(cpus=selection.cpus, event=selection.event, idle=True), rows
-    )
+    taken = chosen_in(profile, selection.all_samples(), rows)
     activity = _by_kind(profile.tree)[profile.node[rows]]
     activity[~chosen_in(profile, selection, rows)] = _IDLE
     return _counted(profile, rows, taken, activity)
@@ -133,27 +131,24 @@ def of_cores(heat: Heat, cpus: Iterable[int]) -> Heat:
 
 def rows_of(heat: Heat, rows: slice | Bools) -> Heat:
     """Some rows."""
-    return Heat(
-        heat.second[rows],
-        heat.cpu[rows],
-        heat.samples[rows],
-        heat.busy[rows],
-        heat.kernel[rows],
-        heat.cells[rows],
-    )
+    return Heat(*(column[rows] for column in _columns(heat)))
+
+
+def changes(values: I64 | I32) -> Bools:
+    """Per row of a sorted column: is it the first with its value?"""
+    new = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return new
+
+
+def _columns(heat: Heat) -> tuple[npt.NDArray[Any], ...]:
+    return heat.second, heat.cpu, heat.samples, heat.busy, heat.kernel, heat.cells
 
 
 def _concatenated(parts: Sequence[Heat]) -> Heat:
     if len(parts) < 2:
         return parts[0] if parts else empty_heat()
-    return Heat(
-        np.concatenate([part.second for part in parts]),
-        np.concatenate([part.cpu for part in parts]),
-        np.concatenate([part.samples for part in parts]),
-        np.concatenate([part.busy for part in parts]),
-        np.concatenate([part.kernel for part in parts]),
-        np.concatenate([part.cells for part in parts]),
-    )
+    return Heat(*map(np.concatenate, zip(*map(_columns, parts), strict=True)))
 
 
 def _merged(one: Heat, two: Heat) -> list[Heat]:
@@ -170,9 +165,7 @@ def _added(one: Heat, two: Heat) -> Heat:
     joined = _concatenated((one, two))
     order = np.lexsort((joined.cpu, joined.second))
     second, cpu = joined.second[order], joined.cpu[order]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (second[1:] != second[:-1]) | (cpu[1:] != cpu[:-1])
-    starts = np.flatnonzero(first)
+    starts = np.flatnonzero(changes(second) | changes(cpu))
     return Heat(
         second[starts],
         cpu[starts],
@@ -224,8 +217,7 @@ def _counted(profile: Profile, rows: slice, chosen: Bools | None, activity: U8) 
 def _seconds(time_ns: I64) -> tuple[I64, I64]:
     """The distinct seconds, and the second of each sample."""
     second = time_ns // SECOND_NS
-    new = np.ones(len(second), np.bool_)
-    np.not_equal(second[1:], second[:-1], out=new[1:])
+    new = changes(second)
     return second[new], np.cumsum(new) - 1
 
 

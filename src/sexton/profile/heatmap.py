@@ -32,7 +32,7 @@ from typing import Literal
 import numpy as np
 
 from sexton.model.profile import CELL_NS, CELLS, I32, I64, Bools, Clock, Floats, Heat
-from sexton.profile.heat import SECOND_NS, disjoint, rows_of
+from sexton.profile.heat import SECOND_NS, changes, disjoint, rows_of
 
 SCHEMA = "sexton.heatmap/1"
 HeatmapKind = Literal["subsecond", "cores", "peaks"]
@@ -132,13 +132,11 @@ def _subsecond(parts: Iterable[Heat], span: _Columns) -> Heatmap:
         if not len(inside):
             continue
         # Seconds, not rows: a second counts once, on however many cores it was sampled.
-        new = np.ones(len(inside), np.bool_)
-        new[1:] = inside.second[1:] != inside.second[:-1]
+        new = changes(inside.second)
         column = span.of(inside.second[new])
         seconds += np.bincount(column, minlength=span.number)
         starts = np.flatnonzero(new)
-        edge = np.ones(len(column), np.bool_)
-        edge[1:] = column[1:] != column[:-1]
+        edge = changes(column)
         counts[column[edge]] += _column_sums(inside, starts[edge])
     values = np.full((span.number, CELLS), -1.0)
     there = seconds > 0
@@ -222,8 +220,7 @@ def _raise_peaks(peaks: Floats, row: I64, second: I64, busy: I32, span: _Columns
     A core occurs once per second, so counts are placed into a matrix, a million at a time, and the
     maximum is taken over the seconds of a column. (`np.maximum.at` takes several times as long.)
     """
-    new = np.ones(len(second), np.bool_)
-    new[1:] = second[1:] != second[:-1]
+    new = changes(second)
     starts = np.append(np.flatnonzero(new), len(second))
     column = span.of(second[new])
     at_once = max(_PLACED // max(len(peaks), 1), 1)
@@ -233,8 +230,7 @@ def _raise_peaks(peaks: Floats, row: I64, second: I64, busy: I32, span: _Columns
         rows = slice(int(bounds[0]), int(bounds[-1]))
         placed = np.zeros((len(here), len(peaks)), np.int32)
         placed[np.repeat(np.arange(len(here)), np.diff(bounds)), row[rows]] = busy[rows]
-        edge = np.ones(len(here), np.bool_)
-        edge[1:] = here[1:] != here[:-1]
+        edge = changes(here)
         most = np.maximum.reduceat(placed, np.flatnonzero(edge), axis=0).T
         peaks[:, here[edge]] = np.maximum(peaks[:, here[edge]], most)
 

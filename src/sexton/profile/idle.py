@@ -62,8 +62,8 @@ def is_idle_task(comm: str) -> bool:
 
 def idle_nodes(tree: Tree) -> Bools:
     """Per node: is a sample that ends there idle?"""
-    kernel = _may_be_kernel(tree)
-    names = tree.frames.names
+    names, kinds = tree.frames.names, tree.frames.kinds
+    kernel = (kinds == Kind.KERNEL) | (kinds == Kind.UNTOLD)
     idle = np.zeros(len(names), np.bool_)
     for frame in np.flatnonzero(kernel).tolist():
         idle[frame] = is_idle_function(names[frame])
@@ -80,12 +80,6 @@ def unnamed_idle(profile: Profile) -> int:
     if profile.weight is None:
         return int(np.count_nonzero(chosen))
     return int(profile.weight[chosen].sum())
-
-
-def _may_be_kernel(tree: Tree) -> Bools:
-    kinds = tree.frames.kinds
-    found: Bools = (kinds == Kind.KERNEL) | (kinds == Kind.UNTOLD)
-    return found
 
 
 def _of_idle_task(tree: Tree) -> Bools:

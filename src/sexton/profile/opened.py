@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -21,18 +20,24 @@ from typing import Protocol, TypeVar
 from sexton.errors import CommandError, SourceError, StoreError
 from sexton.model.profile import NO_CLOCK, Clock, Event, Facts, Flame, Heat, Profile
 from sexton.model.text import printable
-from sexton.profile.files import PERF_DATA, DecodedCache, FilePiece, recognise
+from sexton.profile.files import (
+    PERF_DATA,
+    DecodedCache,
+    FilePiece,
+    is_perf_directory,
+    members,
+    recognise,
+    rotated,
+    without_stamp,
+)
 from sexton.profile.flame import FlameSum, flame_of
 from sexton.profile.heat import add_heat, within
-from sexton.profile.perf.rotation import first_sample_ns, is_perf_directory, members, rotated
 from sexton.profile.select import Selection
 from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.symbols import Symbols
 
 T = TypeVar("T")
 
-#: What perf adds to the name of a rotated file.
-_STAMP = re.compile(r"\.[0-9]{14,19}$", re.ASCII)
 #: The first sample of an undecoded file may be a little earlier than the one seen in its head.
 _SLACK_NS = 2_000_000_000
 
@@ -230,7 +235,7 @@ class Opened:
         known = [facts for facts in every if facts is not None]
         if len(known) == 1:
             return known[0]
-        stems = dict.fromkeys(_STAMP.sub("", facts.path) for facts in known)
+        stems = dict.fromkeys(without_stamp(facts.path) for facts in known)
         whole = dataclasses.replace(known[0], path=", ".join(stems))
         for name in ("lost", "throttled"):
             numbers = [getattr(facts, name) for facts in known if getattr(facts, name) is not None]
@@ -266,12 +271,11 @@ def open_profile(paths: Sequence[Path], options: SymbolOptions | None = None) ->
     if not all(file.format == PERF_DATA for file in found):
         return Opened([FilePiece(file, symbols, recent) for file in found])
     by_path = {file.path: file for file in found}
-    ordered = rotated(by_path)
-    turns = len({_STAMP.sub("", path) for path in ordered.paths}) == 1
+    turns = len(set(map(without_stamp, by_path))) == 1
     return Opened(
         [
-            FilePiece(by_path[path], symbols, recent, first_sample_ns(path) if turns else None)
-            for path in ordered.paths
+            FilePiece(by_path[path], symbols, recent, begun_ns if turns else None)
+            for path, begun_ns in rotated(by_path).items()
         ],
         ordered=turns,
     )

@@ -140,7 +140,7 @@ def pieces_of_recording(path: Path, facts: Facts) -> list[RecordedPiece | FilePi
     boot_id = kept[-1].annex.boot_id if kept else last_boot(path)
     waiting = undecoded_pieces(path, boot_id, {piece.annex.name for piece in kept}, facts)
     begins: list[tuple[int, RecordedPiece | FilePiece]] = [
-        (amount.start_ns, amount) for amount in kept
+        (piece.start_ns, piece) for piece in kept
     ]
     begins += [(piece.begun_ns or 0, piece) for piece in waiting]
     return [piece for _, piece in sorted(begins, key=lambda start: start[0])]
@@ -151,8 +151,7 @@ def undecoded_pieces(
 ) -> list[FilePiece]:
     """perf files of one boot whose annex is not in `done`, by start; unreadable ones are added to
     `facts.problems`."""
-    from sexton.profile.files import PERF_DATA, DecodedCache, FilePiece, recognise
-    from sexton.profile.perf.rotation import first_sample_ns
+    from sexton.profile.files import PERF_DATA, DecodedCache, FilePiece, first_sample_ns, recognise
     from sexton.profile.symbols import SymbolOptions
     from sexton.profile.symbols.symbols import Symbols
 
@@ -205,20 +204,16 @@ def read_seconds(annex: Annex) -> Heat:
 
 def read_heat(annex: Annex) -> Heat:
     """Heat with its cells, read without samples and stacks."""
-    with _sensible(annex):
-        return _with_cells(annex)
-
-
-def _with_cells(annex: Annex) -> Heat:
     heat = read_seconds(annex)
-    cells = annex.table("heat_cell").column("cells")
-    width = cells.type.byte_width
-    kind = np.uint8 if width == CELLS else np.dtype("<u2")
-    if width != CELLS * np.dtype(kind).itemsize or len(cells) != len(heat):
-        raise StoreError(f"{annex.name}: heat cells do not match heat rows")
-    parts = [_fixed(chunk, width) for chunk in cells.chunks]
-    flat = np.concatenate(parts) if parts else np.zeros(0, np.uint8)
-    return replace(heat, cells=flat.view(kind).reshape(-1, CELLS).astype(np.uint16))
+    with _sensible(annex):
+        cells = annex.table("heat_cell").column("cells")
+        width = cells.type.byte_width
+        kind = np.uint8 if width == CELLS else np.dtype("<u2")
+        if width != CELLS * np.dtype(kind).itemsize or len(cells) != len(heat):
+            raise StoreError(f"{annex.name}: heat cells do not match heat rows")
+        parts = [_fixed(chunk, width) for chunk in cells.chunks]
+        flat = np.concatenate(parts) if parts else np.zeros(0, np.uint8)
+        return replace(heat, cells=flat.view(kind).reshape(-1, CELLS).astype(np.uint16))
 
 
 def _fixed(chunk: pa.Array, width: int) -> npt.NDArray[np.uint8]:
@@ -242,7 +237,7 @@ def _sensible(annex: Annex) -> Iterator[None]:
 
 
 def _places(found: Any, most: int) -> Any:
-    """Places in a list that is so long; -1 is none of them."""
+    """Check indices into a list of `most` items; -1 is none of them."""
     if len(found) and not -1 <= found.min() <= found.max() < most:
         raise ValueError("an index is out of range")
     return found
@@ -287,35 +282,31 @@ def read_profile(
     """The samples of an annex, or those of a range (end excluded); other row groups are not
     decoded. `StoreError` as for `Stacks`."""
     with _sensible(annex):
-        return _profile(annex, stacks, start_ns, end_ns)
-
-
-def _profile(annex: Annex, stacks: Stacks, start_ns: int | None, end_ns: int | None) -> Profile:
-    source = annex.opened("sample")
-    wanted = [
-        group
-        for group in range(source.metadata.num_row_groups)
-        if _touches(source.metadata.row_group(group), start_ns, end_ns)
-    ]
-    found = source.read(groups=wanted)
-    time_us: I64 = _column(found, "time_us", np.int64)
-    rows = _inside(time_us, start_ns, end_ns)
-    who = _places(_column(found, "who", np.int32)[rows], len(stacks.who_thread))
-    weight = _column(found, "weight", np.int64)[rows] if "weight" in found.column_names else None
-    return Profile(
-        time_ns=time_us[rows] * 1000,
-        cpu=_column(found, "cpu", np.int32)[rows],
-        thread=stacks.who_thread[who],
-        cgroup=stacks.who_cgroup[who],
-        event=stacks.who_event[who],
-        node=_places(_column(found, "node", np.int32)[rows], len(stacks.tree)),
-        weight=weight,
-        threads=stacks.threads,
-        cgroups=stacks.cgroups,
-        events=_events(annex),
-        tree=stacks.tree,
-        facts=facts_of(annex),
-    )
+        source = annex.opened("sample")
+        wanted = [
+            group
+            for group in range(source.metadata.num_row_groups)
+            if _touches(source.metadata.row_group(group), start_ns, end_ns)
+        ]
+        found = source.read(groups=wanted)
+        time_us: I64 = _column(found, "time_us", np.int64)
+        rows = _inside(time_us, start_ns, end_ns)
+        who = _places(_column(found, "who", np.int32)[rows], len(stacks.who_thread))
+        weighted = "weight" in found.column_names
+        return Profile(
+            time_ns=time_us[rows] * 1000,
+            cpu=_column(found, "cpu", np.int32)[rows],
+            thread=stacks.who_thread[who],
+            cgroup=stacks.who_cgroup[who],
+            event=stacks.who_event[who],
+            node=_places(_column(found, "node", np.int32)[rows], len(stacks.tree)),
+            weight=_column(found, "weight", np.int64)[rows] if weighted else None,
+            threads=stacks.threads,
+            cgroups=stacks.cgroups,
+            events=_events(annex),
+            tree=stacks.tree,
+            facts=facts_of(annex),
+        )
 
 
 def _inside(time_us: I64, start_ns: int | None, end_ns: int | None) -> slice:
@@ -339,23 +330,19 @@ def _touches(group: Any, start_ns: int | None, end_ns: int | None) -> bool:
 def facts_of(annex: Annex) -> Facts:
     """Facts about the capture of an annex."""
     with _sensible(annex):
-        return _facts(annex)
-
-
-def _facts(annex: Annex) -> Facts:
-    found = annex.manifest.get("profile", {})
-    return Facts(
-        path=str(annex.path),
-        format="annex",
-        host=_unescaped(found.get("host")),
-        release=_unescaped(found.get("release")),
-        command=_unescaped(found.get("command")),
-        cores=annex.fact("cores"),
-        clock=clock_of(annex),
-        lost=annex.fact("lost"),
-        throttled=annex.fact("throttled"),
-        problems=[unescape(str(problem)) for problem in found.get("problems", ())],
-    )
+        found = annex.manifest.get("profile", {})
+        return Facts(
+            path=str(annex.path),
+            format="annex",
+            host=_unescaped(found.get("host")),
+            release=_unescaped(found.get("release")),
+            command=_unescaped(found.get("command")),
+            cores=annex.fact("cores"),
+            clock=clock_of(annex),
+            lost=annex.fact("lost"),
+            throttled=annex.fact("throttled"),
+            problems=[unescape(str(problem)) for problem in found.get("problems", ())],
+        )
 
 
 def clock_of(annex: Annex) -> Clock:
@@ -464,10 +451,9 @@ def _who(profile: Profile) -> tuple[I32, tuple[I32, I32, I32]]:
         who = inverse.astype(np.int32)
     rest, event = np.divmod(distinct, events)
     thread, cgroup = np.divmod(rest, cgroups)
-    one = np.int64(1)
     return who, (
-        (thread - one).astype(np.int32),
-        (cgroup - one).astype(np.int32),
+        (thread - 1).astype(np.int32),
+        (cgroup - 1).astype(np.int32),
         event.astype(np.int32),
     )
 

@@ -42,6 +42,19 @@ class Selection(NamedTuple):
     #: Include idle samples.
     idle: bool = False
 
+    def all_samples(self) -> Selection:
+        """All samples of the same time, cores and event, including idle ones."""
+        return Selection(self.start_ns, self.end_ns, self.cpus, event=self.event, idle=True)
+
+    def within(self, span_ns: tuple[int, int]) -> tuple[int, int]:
+        """Start and end (exclusive) of the selected part of a capture, given the times of its
+        first and last sample."""
+        start, end = span_ns[0], span_ns[1] + 1
+        return (
+            start if self.start_ns is None else max(start, self.start_ns),
+            end if self.end_ns is None else min(end, self.end_ns),
+        )
+
 
 ALL = Selection()
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from sexton.model.profile import I64, Floats
 
 _TINY = 1e-300
 _CLOSE = 1e-15
@@ -149,8 +149,8 @@ def simes(p: npt.ArrayLike) -> float:
 class Blocks(NamedTuple):
     """Counts per block of time (rows, in order) and item (columns), and each block's samples."""
 
-    counts: npt.NDArray[np.int64]
-    samples: npt.NDArray[np.int64]
+    counts: I64
+    samples: I64
 
 
 #: Blocks are combined into at most this many: a burst of some seconds is then one observation.
@@ -208,9 +208,7 @@ def _batched(blocks: Blocks) -> Blocks:
     return Blocks(np.add.reduceat(counts, edges, axis=0), np.add.reduceat(samples, edges))
 
 
-def _ratio(
-    side: Blocks, items: npt.NDArray[np.int64], floor: Floats
-) -> tuple[Floats, Floats, Floats]:
+def _ratio(side: Blocks, items: I64, floor: Floats) -> tuple[Floats, Floats, Floats]:
     """Each item's share, its variance as a ratio of two sums over blocks, and its degrees."""
     samples = side.samples.astype(np.float64)
     total = samples.sum()
@@ -235,7 +233,7 @@ def unbiased_lag(lag: Floats, number: int) -> Floats:
     return np.clip(lag + (1 + 3 * np.maximum(lag, 0.0)) / number, 0.0, 0.95)
 
 
-def _exact(left: npt.NDArray[np.int64], right: npt.NDArray[np.int64], chance_left: float) -> Floats:
+def _exact(left: I64, right: I64, chance_left: float) -> Floats:
     """Two-sided p of `left` against `right` given their sum; 0 where the counts are large."""
     p = np.zeros(len(left))
     small = np.flatnonzero(left + right <= _EXACT)

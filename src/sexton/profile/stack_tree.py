@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.model.profile import I32, I64, Bools, Frames, Kind, Tree
+from sexton.profile.heat import changes
 from sexton.profile.perf import native
 
 
@@ -52,6 +53,26 @@ def join(trees: Sequence[Tree]) -> tuple[Tree, list[I32]]:
     parts = [(maps[index][tree.frame], tree.depth) for index, tree in enumerate(trees)]
     frame, depth, end, nodes = joined(parts)
     return Tree(frame, depth, end, table), nodes
+
+
+def subtree(tree: Tree, kept: Bools) -> tuple[Tree, I32]:
+    """The tree of the kept nodes, and the position of each kept node in it; unused frames are
+    dropped. The root and all callers of a kept node must be kept too."""
+    place = np.zeros(len(tree) + 1, np.int32)
+    np.cumsum(kept, out=place[1:])
+    frame = tree.frame[kept]
+    used = np.zeros(len(tree.frames), np.bool_)
+    used[frame] = True
+    used[0] = True
+    numbers = np.flatnonzero(used).tolist()
+    frames = Frames(
+        tuple([tree.frames.names[number] for number in numbers]),
+        tuple([tree.frames.modules[number] for number in numbers]),
+        tree.frames.kinds[used],
+    )
+    renumbered = (np.cumsum(used) - 1).astype(np.int32)
+    smaller = Tree(renumbered[frame], tree.depth[kept], place[tree.end[kept]], frames)
+    return smaller, place[:-1]
 
 
 def _check(roots: I32, starts: I64, frames: I32, known: int) -> None:
@@ -157,18 +178,11 @@ def _level(parent: I64, frame: I64) -> tuple[_Level, I64]:
     # A stable sort is fast on mostly sorted input, such as the siblings of one tree.
     order = np.argsort(key, kind="stable")
     key = key[order]
-    new = _new(key)
+    new = changes(key)
     place = np.empty(len(key), np.int64)
     place[order] = np.cumsum(new) - 1
     key = key[new]
     return _Level(key >> 32, key & 0xFFFFFFFF), place
-
-
-def _new(values: I64) -> Bools:
-    """Where a sorted column changes its value."""
-    new = np.ones(len(values), np.bool_)
-    np.not_equal(values[1:], values[:-1], out=new[1:])
-    return new
 
 
 def _starts(levels: list[_Level]) -> I64:
@@ -186,7 +200,7 @@ def _pre_ordered(levels: list[_Level]) -> tuple[I32, I32, I32, I32]:
     for level, size in zip(levels[1:], sizes[1:], strict=True):
         before = np.cumsum(size) - size
         # The subtrees of elder siblings: all nodes before this one, less those before the first.
-        first = np.where(_new(level.parent), before, 0)
+        first = np.where(changes(level.parent), before, 0)
         places.append(places[-1][level.parent] + 1 + before - np.maximum.accumulate(first))
     place = np.concatenate(places)
     frame, depth, end = (np.empty(len(place), np.int32) for _ in range(3))

@@ -6,30 +6,22 @@ share, and a column without samples is -1, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sexton.errors import CommandError
-from sexton.model.profile import I64, Floats, Profile
+from sexton.model.profile import I64, Floats
 from sexton.profile.select import Selection, chosen_in, window
+
+if TYPE_CHECKING:
+    from sexton.profile.opened import Opened
 
 #: More columns cannot be drawn.
 MOST_COLUMNS = 1_000_000
 #: Counters over all cores, at most 64 MB.
 MOST_COUNTERS = 4_000_000
-
-
-class Opened(Protocol):
-    """The part of `sexton.profile.opened.Opened` used here."""
-
-    @property
-    def span_ns(self) -> tuple[int, int] | None: ...
-    def profiles(
-        self, start_ns: int | None = None, end_ns: int | None = None
-    ) -> Iterator[Profile]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,8 +53,8 @@ def timeline(
     start, end = range_of(opened, selection)
     columns = max(-(-(end - start) // column_ns), 1)
     _refuse_many(columns, 1)
-    taken = Selection(start, end, selection.cpus, event=selection.event, idle=True)
     chosen = selection._replace(start_ns=start, end_ns=end)
+    taken = chosen.all_samples()
     rows: dict[int, tuple[I64, I64]] = {}
     for profile in opened.profiles(start, end):
         part = window(profile, chosen)

@@ -16,8 +16,7 @@ from sexton.model.rows.task import Process, Thread
 from sexton.model.text import printable
 from sexton.replay.segment_reader import Near, SegmentReader, inside
 from sexton.replay.span_reader import SpanReader
-from sexton.series.sums import Sums
-from sexton.series.tasks import TaskRows, TaskStepper, TaskUse
+from sexton.series.sums import Sums, TaskRows, TaskStepper, TaskUse
 from sexton.store.arrays import coded, numbers
 from sexton.store.schema import MONO
 

@@ -1,10 +1,10 @@
-"""Every metric there is: one entry each, used by detectors, alarms, lanes, `why` and reports.
+"""All metrics, one entry each, used by detectors, alarms, lanes, `why` and reports.
 
-A metric is some columns of one table. Its kind says how readings become values:
+A metric is computed from columns of one table. Its kind says how:
 
-- *counter*: the columns added up, as a rate a second (times `scale`);
-- *gauge*: the value as it was read;
-- *change*: how a gauge moved a second, in either direction;
+- *counter*: the sum of the columns, as a rate per second (times `scale`);
+- *gauge*: the value as read;
+- *change*: the change of a gauge per second, in either direction;
 - *share*: of a core's time, in per cent of what the core was given (`sexton.series.cores`).
 
 >>> metric("core_kernel_percent").help
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from functools import cache
 from typing import NamedTuple
 
 from sexton.model.row import Row
@@ -38,7 +37,7 @@ from sexton.series import cores
 
 
 class Kind(Enum):
-    """How readings of a metric become its values."""
+    """How values are computed from readings."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -47,16 +46,16 @@ class Kind(Enum):
 
 
 class Metric(NamedTuple):
-    """One entry. `help` is one line; `{0}` and `{1}` in it stand for a thing's labels.
+    """One entry. `help` is one line; `{0}` and `{1}` in it are replaced by a thing's labels.
 
-    `normal` is what a calm node shows. It is no limit: those belong to detectors, and a node may
+    `normal` is the value on a calm node. It is not a limit: detectors have limits, and a node may
     set its own.
 
-    `subject` is what `why` files it under, `scale` turns a counter's rate into `unit`, `wanted`
-    chooses among the table's things, and `absent` is what a missing value means where it means
-    something. With `worst` the largest of all things is a series too: a culprit may be on another
-    core each time. `about` names the thing, and `compared` metrics are signals of `why`. A step of
-    a counter counts nothing where its `witness`, another column, is known to have stood still.
+    `subject` is the heading in `why`, `scale` converts a counter's rate to `unit`, `wanted` selects
+    things of the table, and `absent` is the value of a missing reading, if it has one. With `worst`
+    the largest of all things is a series too: the culprit may be on another core each time. `about`
+    names the thing; `compared` metrics are signals of `why`. A step of a counter is zero if its
+    `witness`, another column, is known not to have changed.
     """
 
     name: str
@@ -75,23 +74,18 @@ class Metric(NamedTuple):
     compared: bool = True
     witness: str = ""
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """What identifies a thing."""
-        return self.table.entity
-
 
 _CORE, _TIME, _EACH = "% of a core", "% of time", "/s"
 #: Units without a metric: the mean of all cores, shares of a capture's samples, busy samples.
 ALL_CORES, CORE_SAMPLES, SAMPLES = "% of all cores", "% of samples", "samples in 20 ms"
-#: `/proc/vmstat` names these like gauges, and counts them up.
+#: Counters in `/proc/vmstat` that are named like gauges.
 _COUNTED = frozenset(
     {
         "nr_dirtied", "nr_written", "nr_throttled_written", "nr_vmscan_write",
         "nr_vmscan_immediate_reclaim", "nr_foll_pin_acquired", "nr_foll_pin_released",
     }
 )  # fmt: skip
-#: Gauges whose value itself says something, beside its change.
+#: Gauges whose value is of interest, not only its change.
 _LEVELS = frozenset({"nr_free_pages", "nr_dirty", "nr_writeback", "nr_isolated_file"})
 
 
@@ -183,7 +177,7 @@ NIC_COUNTER = Metric("nic_counter", NicCounter, ("value",), Kind.COUNTER, _EACH,
                      compared=False)  # fmt: skip
 CONNTRACK_ENTRIES = Metric("conntrack_entries", Conntrack, ("count",), Kind.GAUGE, "entries",
                            "entries", "tcp", about="conntrack")  # fmt: skip
-#: `NRestarts` may move for a start that never came to be (`sexton.series.restarts`).
+#: `NRestarts` may increase for a start that never happened (`sexton.series.restarts`).
 UNIT_RESTARTS = Metric("unit_restarts", Unit, ("restarts",), Kind.COUNTER, "/min", "restarts",
                        "unit", "0", 60.0, witness="main_start_us")  # fmt: skip
 CGROUP_CPU = Metric("cgroup_cpu_percent", CgroupCpu, ("used_us",), Kind.COUNTER, _CORE,
@@ -234,16 +228,14 @@ METRICS: tuple[Metric, ...] = (
 )  # fmt: skip
 
 
-@cache
-def _by_name() -> dict[str, Metric]:
-    return {item.name: item for item in METRICS}
+_BY_NAME = {item.name: item for item in METRICS}
 
 
 def metric(name: str) -> Metric:
     """The entry of that name."""
-    return _by_name()[name]
+    return _BY_NAME[name]
 
 
 def of_table(table: type[Row]) -> tuple[Metric, ...]:
-    """Every metric that is made of one table."""
+    """Every metric of one table."""
     return tuple(item for item in METRICS if item.table is table)

@@ -1,7 +1,7 @@
-"""The wall clock against the monotonic one: steps, and how far they went.
+"""Steps of the wall clock, compared with the monotonic clock.
 
-Both are read together with every row. Their difference changes slowly while a daemon slews the wall
-clock (by 500 ppm at most), and at once where the clock is set or a machine was suspended.
+Both are read with every row. Their difference changes slowly while a daemon slews the wall clock
+(by at most 500 ppm), and suddenly when the clock is set or the machine was suspended.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sexton.model.window import Window
 TABLES: tuple[type[Row], ...] = (ReadyTasks, TcpCounters)
 #: adjtimex(2): the kernel slews no faster.
 _SLEW = 500e-6
-#: After longer without a reading, slewing and stepping look the same.
+#: After a longer gap between readings, slewing and stepping look the same.
 _GAP_S = 600.0
 
 
 class ClockStep(NamedTuple):
-    """The wall clock moved by `seconds` (forward is positive) before this monotonic second."""
+    """The wall clock was set by `seconds` (positive: forward) before the reading at `mono`."""
 
     mono: float
     wall: float
@@ -32,7 +32,7 @@ class ClockStep(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """Steps of the wall clock, oldest first, and over how many readings they were looked for."""
+    """Steps of the wall clock, oldest first, and the number of readings searched."""
 
     readings: int
     steps: list[ClockStep]
@@ -41,8 +41,8 @@ class Clocks(NamedTuple):
 def clock_steps(window: Window, least_s: float) -> Clocks:
     """Every step of at least `least_s` that lasted for more than one reading.
 
-    A thread that was preempted between reading the two clocks sees one reading out of line: that is
-    not a step, and for the last reading it is unknown.
+    If the reader is preempted between the two clocks, a single reading is off: that is not a step.
+    For the last reading the two cannot be distinguished, so it is not reported.
     """
     kind = next((kind for kind in TABLES if window.read(kind)), None)
     pieces = list(window.columns(kind, fields_of(kind)[:1])) if kind is not None else []
@@ -53,7 +53,7 @@ def clock_steps(window: Window, least_s: float) -> Clocks:
     if len(mono) < 4:
         return Clocks(len(mono), [])
     offset = wall - mono
-    # The median of three neighbours: one reading out of line disappears.
+    # The median of three removes a single reading that is off.
     near = np.sort(np.array([offset[:-2], offset[1:-1], offset[2:]]), axis=0)[1]
     at = mono[1:-1]
     gap, jump = np.diff(at), np.diff(near)

@@ -1,9 +1,9 @@
-"""Where each core's time went: the one definition of a core's shares.
+"""Where each core's time went: the only definition of a core's shares.
 
-A virtual core may get less than all the time, and not every hypervisor reports that as steal time:
-ticks are lost then, and the parts of a step do not add up to it. A share is therefore a share of
-the time the core was *given*, as mpstat computes it: a core that was in the kernel whenever it ran
-did nothing else. Over several steps it is the time spent over the time given, not a mean of shares.
+A virtual core may not get all of the time, and not every hypervisor reports the rest as steal time:
+ticks are lost, and the parts of a step do not add up to it. A share is therefore a share of the
+time the core was *given*, as in mpstat: a core that was in the kernel whenever it ran is at 100 %.
+Over several steps it is the time spent divided by the time given, not a mean of shares.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from sexton.model.rows.cpu import CoreTimes
 from sexton.model.window import Batch, Columns, Key, Window, columns_of
 from sexton.series.rates import F32, F64, SLACK, Run, Series, Stepper, Steps, runs
 
-#: Less than WHOLE of a step is accounted for only where ticks were lost; less than ENOUGH, and too
-#: few ticks are left to judge by.
+#: If less than WHOLE of a step is accounted for, ticks were lost; below ENOUGH, too few are left to
+#: compute a share.
 WHOLE, ENOUGH = 0.85, 0.2
 USER = ("user_ms", "nice_ms")
 SYSTEM = ("system_ms",)
@@ -28,12 +28,10 @@ STEAL = ("steal_ms",)
 IDLE = ("idle_ms",)
 KERNEL = (*SYSTEM, *SOFTIRQ)
 PARTS = (*USER, *SYSTEM, *SOFTIRQ, *WAIT, *IDLE)
-#: Idle and iowait step back a little now and then: such a part is left out, not the core.
-_NEEDED = (*USER, *KERNEL)
 
 
 class Shares(NamedTuple):
-    """Of one core over a span, in per cent of the `given_s` seconds it was given."""
+    """One core over a span, in per cent of the `given_s` seconds it was given."""
 
     user: float
     system: float
@@ -52,7 +50,7 @@ class Shares(NamedTuple):
 
 
 def together(parts: Sequence[Shares]) -> Shares:
-    """One core over several spans: the time spent over the time given.
+    """One core over several spans: the time spent divided by the time given.
 
     >>> together([Shares(10, 20, 0, 0, 1, 1), Shares(40, 50, 0, 0, 2, 2)])
     Shares(user=30.0, system=40.0, softirq=0.0, wait=0.0, given_s=3, seconds=3)
@@ -64,12 +62,12 @@ def together(parts: Sequence[Shares]) -> Shares:
 
 
 class Hold(NamedTuple):
-    """A core above a limit in every one of some neighbouring steps: how long, and its shares.
+    """A core above a limit in consecutive steps: how long, and its shares.
 
-    A counter says how much of a step was spent, not when in it. So a hold is made of whole steps:
-    it begins and ends with a reading (monotonic seconds; `wall` is the UNIX time of its end), and
-    its shares are of exactly these seconds. It lasted at least so long, and less than a step longer
-    at either end.
+    A counter tells how much of a step was spent, not when within it. So a hold consists of whole
+    steps: it begins and ends with a reading (monotonic seconds; `wall` is the UNIX time of its
+    end), and its shares cover exactly these seconds. The real duration is at least that, and less
+    than one step longer at either end.
     """
 
     core: int
@@ -91,16 +89,16 @@ class Hold(NamedTuple):
         return self.shares.softirq > self.shares.system
 
     def lasts(self, seconds: float) -> bool:
-        """At least so long, as far as readings can tell."""
+        """Did it last this long, within the precision of readings?"""
         return self.seconds >= seconds * SLACK
 
     def overlap(self, start: float, end: float) -> float:
-        """Seconds that it shares with a span."""
+        """Seconds it has in common with a span."""
         return max(0.0, min(self.end, end) - max(self.start, start))
 
 
 class CoreSeries(NamedTuple):
-    """Seconds of every core by kind, and those it was given: a row per core, a column per step."""
+    """Seconds by kind, and seconds given: a row per core, a column per step."""
 
     start: F64
     end: F64
@@ -123,23 +121,24 @@ class CoreSeries(NamedTuple):
         return [(core,) for core in self.cores]
 
     def percent(self, seconds: F32) -> F32:
-        """Seconds by step as per cent of what each core was given."""
+        """Seconds per step, in per cent of what each core was given."""
         with np.errstate(divide="ignore", invalid="ignore"):
             made: F32 = np.minimum(100 * seconds / self.given, np.float32(100))
         return made
 
     def spent(self, columns: Sequence[str]) -> F32:
-        """Seconds by step of one kind, by the columns it is made of."""
+        """Seconds per step of one kind, given by its columns."""
         kinds = {USER: self.user, SYSTEM: self.system, SOFTIRQ: self.softirq, WAIT: self.wait,
                  STEAL: self.stolen}  # fmt: skip
         return self.kernel if tuple(columns) == KERNEL else kinds[tuple(columns)]
 
     def held(self, limit: float, lasting: float = 0.0) -> list[Hold]:
-        """Where a core spent `limit` per cent or more in the kernel, for so many seconds."""
+        """Stretches of `lasting` seconds in which a core spent at least `limit` per cent in the
+        kernel."""
         return self.above(self.kernel, limit, lasting)
 
     def above(self, spent: F32, limit: float, lasting: float) -> list[Hold]:
-        """The same of other seconds by step: core by core, in the order of time."""
+        """The same for any seconds per step; core by core, in time order."""
         found = [
             run for run in runs(self.times, self.percent(spent) >= limit) if run.lasts(lasting)
         ]
@@ -149,7 +148,7 @@ class CoreSeries(NamedTuple):
         ]
 
     def _shares_of(self, found: Sequence[Run]) -> list[Shares]:
-        """`shares` of many runs at once: a night may have many thousands."""
+        """`shares` of many runs at once: a night can have thousands."""
         if not found:
             return []
         rows, at = np.unique([run.row for run in found], return_inverse=True)
@@ -169,18 +168,18 @@ class CoreSeries(NamedTuple):
 
     @property
     def times(self) -> Series:
-        """Its steps, for `runs`."""
+        """The steps alone, for `runs`."""
         return Series(self.start, self.end, self.wall, [], self.given)
 
     def part(self, steps: slice) -> CoreSeries:
-        """The same cores over some of the steps."""
+        """Some of the steps."""
         times = (self.start[steps], self.end[steps], self.wall[steps])
         kinds = (self.user, self.system, self.softirq, self.wait, self.stolen, self.given)
         user, system, softirq, wait, stolen, given = (kind[:, steps] for kind in kinds)
         return CoreSeries(*times, self.cores, user, system, softirq, wait, stolen, given)
 
     def shares(self, row: int, steps: slice) -> Shares | None:
-        """One core over some steps; `None` where nothing is known of them."""
+        """One core over some steps; `None` if none of them is known."""
         known = ~np.isnan(self.system[row, steps])
         if not known.any():
             return None
@@ -199,7 +198,7 @@ class CoreSeries(NamedTuple):
     def over(
         self, start: float, end: float, cores: Collection[int] | None = None
     ) -> dict[int, Shares]:
-        """Every core over a span (monotonic seconds): the steps that touch it, whole."""
+        """Every core over a span (monotonic seconds): all steps that overlap it, as a whole."""
         steps = self.times.inside(start, end)
         found = {}
         for row, core in enumerate(self.cores):
@@ -211,13 +210,13 @@ class CoreSeries(NamedTuple):
 
 
 class CoreMeter:
-    """Makes the step that leads to each reading, as readings come in."""
+    """Computes the step up to each reading, as readings come in."""
 
     def __init__(self) -> None:
         self._stepper = Stepper()
 
     def add(self, batch: Batch[CoreTimes]) -> CoreSeries | None:
-        """The step up to this reading; `None` of the first one."""
+        """The step up to this reading; `None` for the first one."""
         columns = columns_of((batch,), CoreTimes, PARTS)
         if columns is None:
             return None
@@ -226,13 +225,13 @@ class CoreMeter:
 
 
 class HeldSoFar:
-    """The holds of readings that come in pieces: one that goes on is joined to what it was."""
+    """Finds holds in readings that come in pieces, and joins those that continue."""
 
     def __init__(self) -> None:
         self._last: dict[int, Hold] = {}
 
     def add(self, piece: CoreSeries, limit: float) -> list[Hold]:
-        """Every hold in this piece, with the part of it that lies in those before."""
+        """Every hold in this piece, including its part in earlier pieces."""
         found = []
         for hold in piece.held(limit):
             before = self._last.get(hold.core)
@@ -245,20 +244,20 @@ class HeldSoFar:
 
 
 def core_series(window: Window) -> CoreSeries | None:
-    """Of every step of the window; `None` where cores were never read twice."""
+    """Every step of the window; `None` if cores were never read twice."""
     return window.keep("core_series", lambda: from_columns(window.columns(CoreTimes, PARTS)))
 
 
 def from_columns(pieces: Iterable[Columns]) -> CoreSeries | None:
-    """The same of columns that come in pieces."""
+    """The same for columns in pieces."""
     stepper = Stepper()
-    # A piece of one reading has no step, but may know a core that the others do not.
+    # A piece of one reading has no step, but may have a core that the others do not have.
     parts = [from_steps(stepper.add(piece)) for piece in pieces]
     return _joined(parts) if any(len(part.end) for part in parts) else None
 
 
 def from_steps(steps: Steps) -> CoreSeries:
-    """Seconds by kind of the steps of core times."""
+    """Steps of core times as seconds by kind."""
     moved, seconds = steps.moved, steps.seconds
 
     def part(names: Sequence[str]) -> F64:
@@ -273,7 +272,9 @@ def from_steps(steps: Steps) -> CoreSeries:
         return sum(np.where(np.isnan(one), 0.0, one) for one in every) / 1000  # type: ignore[return-value]
 
     user, system, softirq = part(USER), part(SYSTEM), part(SOFTIRQ)
-    needed = user + system + softirq  # NaN where one of them is unknown
+    # NaN if one of these is unknown. Idle and iowait sometimes step back a little: such a part is
+    # left out, not the core.
+    needed = user + system + softirq
     wait = known_part(WAIT)
     spent = needed + wait + known_part(IDLE)
     lost = (spent >= ENOUGH * seconds) & (spent < WHOLE * seconds)
@@ -301,15 +302,9 @@ def _joined(parts: list[CoreSeries]) -> CoreSeries:
     start = np.concatenate([part.start for part in parts])
     end = np.concatenate([part.end for part in parts])
     wall = np.concatenate([part.wall for part in parts])
-    kinds: list[list[F32]] = [
-        [part.user for part in parts],
-        [part.system for part in parts],
-        [part.softirq for part in parts],
-        [part.wait for part in parts],
-        [part.stolen for part in parts],
-        [part.given for part in parts],
-    ]
-    parts.clear()  # twelve hours would be there twice
+    names = ("user", "system", "softirq", "wait", "stolen", "given")
+    kinds: list[list[F32]] = [[getattr(part, name) for part in parts] for name in names]
+    parts.clear()  # else twelve hours would be in memory twice
 
     same = all(np.array_equal(mine, range(len(cores))) for mine in rows)
 
@@ -326,3 +321,42 @@ def _joined(parts: list[CoreSeries]) -> CoreSeries:
         return made
 
     return CoreSeries(start, end, wall, cores, *map(stitched, kinds))
+
+
+class Overlap:
+    """A core's shares over the steps of another table, which is read slightly earlier or later.
+
+    The other table's steps are from `start` to `end`; each step of the core counts by its overlap.
+
+    >>> one = np.array([[1.0, np.nan, 0.5]], np.float32)
+    >>> times = np.arange(4.0)
+    >>> series = CoreSeries(times[:3], times[1:], times[1:], [7], *[one] * 5, one / one)
+    >>> Overlap(series, np.array([0.5, 1.0]), np.array([1.0, 2.0])).system(7)
+    array([100.,  nan])
+    """
+
+    def __init__(self, series: CoreSeries, start: F64, end: F64) -> None:
+        self._series, self._start, self._end = series, start, end
+        edges = np.concatenate([series.start, series.end])
+        self._order = np.argsort(edges, kind="stable")
+        self._edges: F64 = edges[self._order]
+
+    def system(self, core: int) -> F64:
+        """System time per step, in per cent of the time the core was given; NaN if unknown."""
+        if core not in self._series.cores:
+            return np.full(len(self._end), np.nan)
+        row = self._series.cores.index(core)
+        known = ~np.isnan(self._series.system[row]) & ~np.isnan(self._series.given[row])
+        spent = self._seconds(np.where(known, self._series.system[row], 0))
+        given = self._seconds(np.where(known, self._series.given[row], 0))
+        made: F64 = np.full(len(given), np.nan)
+        np.divide(100 * spent, given, out=made, where=given > 0)
+        return made
+
+    def _seconds(self, by_step: F32) -> F64:
+        """Seconds of the core's steps that fall into each step of the other table."""
+        total = np.cumsum(by_step, dtype=np.float64)
+        sums = np.concatenate([total - by_step, total])[self._order]
+        made: F64 = np.interp(self._end, self._edges, sums)
+        made -= np.interp(self._start, self._edges, sums)
+        return made

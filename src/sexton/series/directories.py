@@ -1,8 +1,8 @@
-"""Which cgroup directories came and went between readings.
+"""Which cgroup directories were created and removed between readings.
 
-A cgroup's inode is its id, so a directory that was removed and made again under the same name is
-told apart. Not so in a copied tree, whose inodes are those of the copy: there the root's own inode
-differs from count to count (or is 0), and only names can be compared.
+A cgroup's inode is its id, so a directory that was removed and created again under the same name is
+a different one. In a copied tree the inodes are those of the copy: the root's own inode then
+differs between readings (or is 0), and only names are compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sexton.series.rates import prepend, with_last
 
 
 class Turnover(NamedTuple):
-    """Directories that came, and by path how often one went; `counts` is how many there were, by
+    """Number of created directories, removals by path, and the number of existing directories by
     the time of each reading (monotonic seconds)."""
 
     births: int
@@ -28,12 +28,12 @@ class Turnover(NamedTuple):
 
 
 def turnover(window: Window) -> Turnover:
-    """Over all readings of the window."""
+    """The turnover between all readings of the window."""
     return window.keep("turnover", lambda: turnover_in(window.columns(CgroupDir, ("inode",))))
 
 
 def turnover_in(pieces: Iterable[Columns]) -> Turnover:
-    """The same of columns that come in pieces."""
+    """The same for columns in pieces."""
     births = 0
     gone: Counter[str] = Counter()
     counts: dict[float, int] = {}
@@ -58,7 +58,7 @@ def turnover_in(pieces: Iterable[Columns]) -> Turnover:
 
 
 def with_things(piece: Columns, others: list[tuple[Hashable, ...]]) -> Columns:
-    """The same readings with rows for further things, which are not there."""
+    """The same readings, with rows of NaN for other things."""
     known = set(piece.things)
     more = [thing for thing in others if thing not in known]
     if not more:
@@ -71,7 +71,7 @@ def with_things(piece: Columns, others: list[tuple[Hashable, ...]]) -> Columns:
 
 
 def identity(before: Batch[CgroupDir], after: Batch[CgroupDir]) -> Callable[[CgroupDir], Hashable]:
-    """What makes two rows the same directory: its inode, or where that means nothing its path."""
+    """The key of a directory in both readings: inode and path, or only the path in a copy."""
     roots = [
         next((row.inode for row in batch.rows if row.path == "/"), 0) for batch in (before, after)
     ]

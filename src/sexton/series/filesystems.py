@@ -1,4 +1,4 @@
-"""How full each local filesystem was over the window, reading by reading."""
+"""How full each local filesystem was, reading by reading."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sexton.model.window import Window
 from sexton.series.rates import F64, Bools
 
 _COLUMNS = ("total_bytes", "free_bytes", "available_bytes", "inodes", "free_inodes")
-#: Readings are a minute apart; what happened in a longer gap is not known.
+#: Readings are a minute apart; what happened in a longer gap is unknown.
 _NEXT_S = 150.0
 
 
 class Levels(NamedTuple):
-    """One filesystem: the time of each reading (monotonic), and what was left, in bytes, in
-    numbers of inodes and in per cent. NaN is unknown, or not counted by such a filesystem."""
+    """One filesystem: the time of each reading (monotonic), and its free space in bytes, inodes
+    and per cent. NaN is unknown, or not counted by this type of filesystem."""
 
     mount_point: str
     mono: F64
@@ -29,8 +29,8 @@ class Levels(NamedTuple):
     inodes_percent: F64
 
     def since(self, low: Bools) -> float | None:
-        """When the last stretch of `low` can have begun: at the reading before it was seen;
-        `None` where there is none."""
+        """The earliest possible start of the last stretch of `low`: the reading before its first
+        one; `None` if there is no stretch."""
         found = np.flatnonzero(low)
         if not len(found):
             return None
@@ -44,7 +44,7 @@ class Levels(NamedTuple):
 
 
 def levels(window: Window) -> list[Levels]:
-    """Every filesystem whose size was read, in the order of their mount points."""
+    """Every filesystem whose size was read, by mount point."""
     return window.keep("filesystem levels", lambda: _levels(window))
 
 
@@ -59,13 +59,11 @@ def _levels(window: Window) -> list[Levels]:
         mono, total, free, available, inodes, free_inodes = np.concatenate(parts[point], axis=1)
         if len(mono):
             space, nodes = _percent(available, total), _percent(free_inodes, inodes)
-            found.append(
-                Levels(point, mono, total, free, available, space, free_inodes, nodes)
-            )  # fmt: skip
+            found.append(Levels(point, mono, total, free, available, space, free_inodes, nodes))
     return found
 
 
 def _percent(left: F64, total: F64) -> F64:
-    """Unknown where there is no total: btrfs does not count inodes."""
+    """NaN if there is no total: btrfs does not count inodes."""
     known = np.where(total > 0, total, np.nan)
     return np.asarray(100 * left / known, dtype=np.float64)

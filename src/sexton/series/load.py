@@ -1,13 +1,12 @@
-"""How many tasks wait for a core, and stretches in which a value stays high on average.
+"""How many tasks wait for a core, and stretches in which a value is high on average.
 
-`/proc/stat` counts the tasks that are ready at the moment it is read; those beyond the number of
-cores wait. `/proc/schedstat` adds up the time that tasks waited, which needs no luck with the
-moment. But it goes on counting for tasks that their cgroup's quota has stopped (seen on 6.1, v1:
-3.8 waiting on idle cores), and many kernels do not have it. So the first is used where there is
-one.
+`/proc/stat` counts the tasks that are ready at the moment of reading; those beyond the number of
+cores wait. `/proc/schedstat` adds up the time that tasks waited, which does not depend on the
+moment. But it also counts tasks that are throttled by their cgroup's quota (seen on 6.1, v1: 3.8
+waiting on idle cores), and many kernels do not have it. So the first is preferred.
 
-For one core there is only `/proc/schedstat`, or, on kernels without it, the tasks themselves: those
-that are ready with that core as their last, less the one that runs.
+For a single core there is only `/proc/schedstat`, or, on kernels without it, the tasks themselves:
+those that are ready and last ran on that core, minus the running one.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from sexton.model.window import Batch, Key, Window, values_getter
 from sexton.series.catalogue import READY_TASKS, RUN_QUEUE_WAIT
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.meter import end_to_end, series
-from sexton.series.rates import F64, SLACK, Floats, Series, Stepper, Steps, stretches, sums
+from sexton.series.rates import F64, SLACK, Floats, Ints, Series, Stepper, Steps, stretches, sums
 
-#: Of a long stretch, what is looked at task by task; and of how many stretches.
+#: Tasks are read for at most this many seconds of a stretch, and for at most this many stretches.
 _CLOSE_S, _LOOKED_AT = 55.0, 4
 
 
 class Waiting(NamedTuple):
-    """Tasks that wait, per core, by step; NaN is unknown. `source` is the file it comes from."""
+    """Waiting tasks per core and step; NaN is unknown. `source` is the file that was read."""
 
     start: F64
     end: F64
@@ -41,7 +40,7 @@ class Waiting(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Neighbouring steps with a high mean (monotonic seconds)."""
+    """Consecutive steps with a high mean (monotonic seconds)."""
 
     start: float
     end: float
@@ -53,15 +52,15 @@ class Stretch(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """Tasks that wait for each core, by step; or for all together, under the key of no core, where
-    they were too few to matter. `source` are the files it comes from."""
+    """Waiting tasks by core and step; or for all cores together, under an empty key, if they were
+    too few to matter. `source` is the files that were read."""
 
     waiting: Series
     source: str
 
 
 def waiting(window: Window) -> Waiting | None:
-    """Tasks that waited for a core, per core; `None` where nothing counts them."""
+    """Tasks that waited for a core, per core; `None` if the node does not count them."""
     return window.keep("waiting tasks", lambda: _waiting(window))
 
 
@@ -83,11 +82,11 @@ def _waiting(window: Window) -> Waiting | None:
 
 
 def lapses(window: Window, limit: float, seconds: float) -> list[Stretch]:
-    """Stretches of `seconds` and more without one reading, in which tasks waited for a core for
-    `limit` per cent of the time and more.
+    """Gaps of at least `seconds` without a reading, in which tasks waited for a core for at least
+    `limit` per cent of the time.
 
-    Nothing can be said of each second of a gap. But PSI's counter went on, and who could not read
-    for so long while others waited for a core got none either.
+    The single seconds of a gap are unknown. But PSI's counter continued, and if the recorder could
+    not read for so long while tasks waited for a core, it did not get one either.
     """
     found = []
     for piece in window.columns(Pressure, ("total_us",), lambda key: key == ("cpu", "some")):
@@ -103,8 +102,8 @@ def lapses(window: Window, limit: float, seconds: float) -> list[Stretch]:
 def across(
     window: Window, kind: type[Row], field: str, over: Stretch
 ) -> tuple[dict[Key, float], tuple[float, float]]:
-    """What a counter of each thing moved by from the last reading before a stretch to the first
-    after it, whatever lies between; and when these were."""
+    """The amount of each thing's counter from the last reading before a stretch to the first after
+    it, regardless of gaps; and the times of these two readings."""
     read = [batch for batch in window.between(kind, over.start, over.end) if batch.rows]
     if len(read) < 2:
         return {}, (over.start, over.end)
@@ -118,7 +117,7 @@ def across(
 
 
 def _queued(steps: Steps) -> tuple[F64, F64, F64]:
-    """Start and end of steps, and how many tasks waited then in a core's run queue, on average."""
+    """Start and end of steps, and the mean number of tasks waiting in a core's run queue."""
     waited = steps.moved["wait_ns"]
     known = ~np.isnan(waited)
     mean = np.where(known, waited, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
@@ -129,7 +128,7 @@ def _queued(steps: Steps) -> tuple[F64, F64, F64]:
 def high(start: F64, end: F64, value: Floats, limit: float, seconds: float) -> list[Stretch]:
     """Stretches in which the mean over every `seconds` was at least `limit`.
 
-    A single low reading in between does not end one; low ones at its ends are not of it.
+    A single low reading does not end a stretch; low readings at its ends are not part of it.
 
     >>> at = np.arange(12.0)
     >>> [tuple(each) for each in high(at, at + 1, np.array([0, *[9.0] * 5, 0, *[9.0] * 5]), 7, 5)]
@@ -139,9 +138,7 @@ def high(start: F64, end: F64, value: Floats, limit: float, seconds: float) -> l
     start, end, value = start[known], end[known], value[known]
     if not len(end):
         return []
-    first = stretches(start, end, seconds * 1.05)
-    length = end - start[first]
-    mean = sums(value * (end - start), first) / np.maximum(length, 1e-9)
+    first, length, mean = _means(start, end, value, seconds)
     good = np.flatnonzero((mean >= limit) & (length >= seconds * SLACK))
     spans: list[tuple[int, int]] = []
     for at in good.tolist():
@@ -162,24 +159,28 @@ def high(start: F64, end: F64, value: Floats, limit: float, seconds: float) -> l
 
 
 def highest(start: F64, end: F64, value: Floats, seconds: float) -> float | None:
-    """The largest mean over any `seconds` in a row; over all there is where that is less."""
+    """The largest mean over any consecutive `seconds`, or over all of them if there are fewer."""
     known = ~np.isnan(value)
     if not known.any():
         return None
-    start, end, value = start[known], end[known], value[known]
-    first = stretches(start, end, seconds * 1.05)
-    length = end - start[first]
-    mean = sums(value * (end - start), first) / np.maximum(length, 1e-9)
+    _, length, mean = _means(start[known], end[known], value[known], seconds)
     enough = length >= min(seconds * SLACK, float(length.max()))
     return float(mean[enough].max())
 
 
-def queues(window: Window, limit: float, seconds: float) -> Queues | None:
-    """Tasks that waited for each core; `None` where nothing counts them.
+def _means(start: F64, end: F64, value: Floats, seconds: float) -> tuple[Ints, F64, F64]:
+    """Per step, the stretch of about `seconds` that ends with it: first step, length and mean."""
+    first = stretches(start, end, seconds * 1.05)
+    length = end - start[first]
+    return first, length, sums(value * (end - start), first) / np.maximum(length, 1e-9)
 
-    No core has a queue of `limit` while the node has not half as many more ready tasks than busy
-    cores. Only where that is so for so many seconds the cores' queues are read; without
-    `/proc/schedstat` by the tasks themselves.
+
+def queues(window: Window, limit: float, seconds: float) -> Queues | None:
+    """Tasks that waited for each core; `None` if the node does not count them.
+
+    A core can have a queue of `limit` only if the node has at least half that many more ready tasks
+    than busy cores. Only if that lasts for `seconds` are the cores' queues read; without
+    `/proc/schedstat` they are counted from the tasks.
     """
     cores, ready = core_series(window), series(window, READY_TASKS)
     crowded: list[Stretch] | None = None
@@ -201,7 +202,7 @@ def queues(window: Window, limit: float, seconds: float) -> Queues | None:
 
 
 def _excess(ready: Series, cores: CoreSeries) -> F64:
-    """Ready tasks beyond the cores that are busy; unknown where the cores' time is."""
+    """Ready tasks minus busy cores; unknown where the cores' time is."""
     busy = (cores.percent(cores.user + cores.kernel) / 100).sum(axis=0, dtype=np.float64)
     step = np.minimum(np.searchsorted(cores.end, ready.end), len(busy) - 1)
     known = (cores.end[step] == ready.end) & (ready.end > ready.start)
@@ -210,7 +211,7 @@ def _excess(ready: Series, cores: CoreSeries) -> F64:
 
 
 def _ready_by_core(window: Window, over: Stretch, cores: list[int]) -> Series:
-    """Each reading of the tasks stands for the time around it."""
+    """Waiting tasks by core; each reading of the tasks is valid for the time around it."""
     end = min(over.end, over.start + _CLOSE_S)
     read = [part for part in threads(window, over.start, end) if over.start <= part.mono_s <= end]
     counted = np.zeros((len(cores), len(read)))
@@ -226,8 +227,8 @@ def _ready_by_core(window: Window, over: Stretch, cores: list[int]) -> Series:
 
 
 def threads(window: Window, start: float, end: float) -> list[Batch[Thread]]:
-    """Threads around a span (monotonic seconds): those that were read, of busy processes, and every
-    process that has only one."""
+    """Threads in a span (monotonic seconds): those of busy processes, which are read one by one,
+    and every process with a single thread."""
     found = []
     read = {batch.mono_s: batch.rows for batch in window.between(Thread, start, end)}
     for batch in window.between(Process, start, end):

@@ -1,4 +1,4 @@
-"""From readings to the values of metrics, of whole windows and of pieces that stream in."""
+"""Compute the values of metrics from readings: over a whole window, or piece by piece."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sexton.series.rates import F64, Floats, Series, Stepper, Steps
 
 
 class Meter:
-    """Some metrics of one table, piece by piece in the order of time.
+    """Some metrics of one table, piece by piece in time order.
 
-    A counter that restarts or a gap in the readings is unknown (NaN) in its step. `cores` are what
-    the last shares were made of.
+    A step in which a counter was reset or readings are missing is unknown (NaN). `cores` is what
+    the last shares were computed from.
     """
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
@@ -32,7 +32,7 @@ class Meter:
         self.cores: CoreSeries | None = None
 
     def add(self, columns: Columns) -> list[Series]:
-        """What these readings add, a series for each metric; a step leads to each reading."""
+        """A series per metric for these readings, with a step up to each."""
         kinds = {metric.kind for metric in self.metrics}
         counted = self._counters.add(columns) if kinds & {Kind.COUNTER, Kind.SHARE} else None
         moved = self._gauges.add(columns) if Kind.CHANGE in kinds else None
@@ -73,7 +73,7 @@ def _rate(metric: Metric, steps: Steps) -> Series:
 
 
 def _gauge(metric: Metric, columns: Columns, before: float) -> Series:
-    """A gauge holds for the time since the previous reading; without one it covers no time."""
+    """A gauge is valid for the time since the previous reading; without one, for no time."""
     rows = _rows(metric, columns.things)
     value = _added(metric, columns.values, rows) * metric.scale
     if metric.absent is not None:
@@ -92,13 +92,13 @@ def _added(metric: Metric, values: dict[str, F64], rows: Sequence[int]) -> F64:
 
 
 def series(window: Window, metric: Metric) -> Series | None:
-    """One metric over a whole window; `None` where its table was never read."""
+    """One metric over a whole window; `None` if its table was never read."""
     found = several(window, (metric,))
     return found[0] if found else None
 
 
 def several(window: Window, metrics: tuple[Metric, ...]) -> list[Series]:
-    """Metrics of one table over a whole window, read once; none where it was never read."""
+    """Metrics of one table over a whole window, read once; empty if it was never read."""
     return window.keep(("series", metrics), lambda: _whole(window, metrics))
 
 
@@ -111,7 +111,7 @@ def _whole(window: Window, metrics: tuple[Metric, ...]) -> list[Series]:
 
 
 def end_to_end(parts: Iterable[Series]) -> Series | None:
-    """Pieces put together; a thing that is missing in one is unknown there."""
+    """Pieces as one series; a thing that is missing from a piece is unknown there."""
     found = [part for part in parts if len(part.end)]
     if len(found) < 2:
         return found[0] if found else None

@@ -1,11 +1,10 @@
-"""What `/proc/vmstat` counted between two readings: reclaim, page faults, kills.
+"""Reclaim, page faults and OOM kills between two readings of `/proc/vmstat`.
 
-Counters are added up by what they are about, since their names come and go: before 4.8 the scans
-were counted by zone (`pgscan_direct_normal`), `allocstall` is by zone since then, and
-`pgscan_anon` with `pgscan_file` came in 5.8 (497a6c1b0990). Only those two count what a task scans
-for its own *cgroup* (a limit was reached, or a write to `memory.reclaim`): `pgscan_direct`
-and `allocstall` leave that out. So what they have more than all other scanners together is the
-cgroups' share.
+Counters are added up in groups, because their names change between kernels: before 4.8 scans were
+counted by zone (`pgscan_direct_normal`), `allocstall` is by zone since then, and `pgscan_anon` and
+`pgscan_file` came in 5.8 (497a6c1b0990). Only those two include what a task scans for its own
+*cgroup* (at its limit, or after a write to `memory.reclaim`); `pgscan_direct` and `allocstall` do
+not. So their excess over all other scanners is the part of the cgroups.
 
 >>> group_of("pgscan_direct_normal"), group_of("pgscan_direct_throttle"), group_of("nr_dirty")
 ('direct', None, None)
@@ -45,20 +44,20 @@ _GROUPS = {
 }
 GROUPS = tuple(_GROUPS)
 _PLACE = {group: at for at, group in enumerate(GROUPS)}
-#: Everything of memory is read every second: further away it is another moment.
+#: Memory is read every second: a reading further away does not describe the same moment.
 NEAR_S = 2.0
 _PATTERN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _GROUPS.items()))
 
 
 @cache
 def group_of(name: str) -> str | None:
-    """What a counter is about; `None` where no detector asks for it."""
+    """The group of a counter; `None` if no detector uses it."""
     found = _PATTERN.fullmatch(name)
     return found.lastgroup if found else None
 
 
 class Reading(NamedTuple):
-    """One reading: sums by group. A group the kernel does not count is not in it."""
+    """One reading: sums by group, without groups that the kernel does not count."""
 
     mono_s: float
     follows: bool
@@ -66,9 +65,10 @@ class Reading(NamedTuple):
 
 
 class PagingStep(NamedTuple):
-    """Between two readings, how much each group moved; one that went back is not in it.
+    """How much each group moved between two readings, without groups that went back.
 
-    `by_tasks` are pages that tasks scanned themselves, for the machine or for their cgroup.
+    `by_tasks` is the number of pages that tasks scanned themselves (direct reclaim), for the node
+    or for their cgroup.
     """
 
     start: float
@@ -82,26 +82,26 @@ class PagingStep(NamedTuple):
 
     @property
     def freed_by_tasks(self) -> int | None:
-        """How many of those were freed."""
+        """How many of the pages in `by_tasks` were freed."""
         return _by_tasks(self.moved, "_freed")
 
     def rate(self, group: str) -> float | None:
-        """A second."""
+        """The amount of a group per second."""
         moved = self.moved.get(group)
         return None if moved is None else moved / self.seconds
 
 
 def _by_tasks(moved: Mapping[str, int], what: str) -> int | None:
-    """All but the kernel threads' part; only the machine's where no more is counted."""
+    """All pages minus those of kernel threads; only direct reclaim if no more is counted."""
     if f"every{what}" not in moved:
         return moved.get(f"direct{what}")
     threads = moved.get(f"kswapd{what}", 0) + moved.get(f"other{what}", 0)
-    # Counters are read one core after the other: the sum may lag behind its parts by some pages.
+    # The kernel sums counters core by core: the total may be some pages behind its parts.
     return max(0, moved[f"every{what}"] - threads)
 
 
 class _Sums(Mapping[str, int]):
-    """One column of a table by group, where -1 is not there; nothing is copied for it."""
+    """One column of a table, by group, as a mapping without a copy; -1 is missing."""
 
     __slots__ = ("_at", "_table")
 
@@ -122,30 +122,30 @@ class _Sums(Mapping[str, int]):
 
 
 class PagingSteps(Lazy[PagingStep]):
-    """Steps between neighbouring readings, oldest first; -1 in `moved` is unknown."""
+    """Steps between consecutive readings, oldest first; -1 in `moved` is unknown."""
 
     def __init__(self, start: F64, end: F64, moved: Ints) -> None:
         super().__init__(len(start))
         self.start, self.end, self._moved = start, end, moved
         threads = np.maximum(self.moved("kswapd"), 0) + np.maximum(self.moved("other"), 0)
         every = self.moved("every")
-        #: Pages that tasks scanned themselves, -1 where it is unknown.
+        #: Pages that tasks scanned themselves; -1 is unknown.
         self.by_tasks: Ints = np.where(
             every >= 0, np.maximum(every - threads, 0), self.moved("direct")
         )
 
     def moved(self, group: str) -> Ints:
-        """By step, how much a group moved; -1 where it is unknown."""
+        """The amount of a group per step; -1 is unknown."""
         made: Ints = self._moved[_PLACE[group]]
         return made
 
     def rate(self, group: str) -> F64:
-        """By step, a second; below zero where it is unknown."""
+        """The same per second; a negative rate is unknown."""
         made: F64 = self.moved(group) / (self.end - self.start)
         return made
 
     def total(self, group: str) -> int | None:
-        """What is known of all steps together; `None` where nothing is."""
+        """The sum over all known steps; `None` if none is known."""
         known = self.moved(group)
         known = known[known >= 0]
         return int(known.sum()) if len(known) else None
@@ -159,7 +159,7 @@ class PagingSteps(Lazy[PagingStep]):
 
 
 class Readings(Lazy[Reading]):
-    """Readings, oldest first, with the steps between neighbours."""
+    """Readings, oldest first, and the steps between them."""
 
     def __init__(self, mono: F64, follows: Bools, sums: Ints) -> None:
         super().__init__(len(mono))
@@ -206,7 +206,7 @@ def _readings(window: Window) -> Readings:
 
 
 def between(before: Reading, after: Reading) -> PagingStep:
-    """What moved between two readings, neighbours or not."""
+    """The step between any two readings."""
     moved = {
         group: step
         for group, value in after.sums.items()
@@ -216,7 +216,7 @@ def between(before: Reading, after: Reading) -> PagingStep:
 
 
 def over(found: Readings, start: float, end: float) -> PagingStep | None:
-    """What moved between the readings nearest to two moments; `None` where none is near."""
+    """The step between the readings nearest to two moments; `None` if none is near."""
     first, last = nearest(found.mono, start, NEAR_S), nearest(found.mono, end, NEAR_S)
     if first is None or last is None or first >= last:
         return None

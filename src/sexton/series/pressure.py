@@ -1,8 +1,8 @@
-"""Pressure stall information over the window: who stood still for memory or I/O, step by step.
+"""Pressure stall information over the window: time in which tasks were stalled, step by step.
 
-The machine's numbers are weighted by how busy each core is: one stalled task among 96 busy cores
-is about 1 %, the same task alone on its machine 100 %. So a high share hurts on any machine, and a
-low one may still be all of one task's time.
+The node's numbers are weighted by how busy each core is: one stalled task among 96 busy cores is
+about 1 %, the same task alone on its node 100 %. So a high share hurts on any node, and a low one
+may still be all the time of one task.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from sexton.model.window import Window
 from sexton.series.paging import NEAR_S
 from sexton.series.rates import F64, Bools, Lazy, nearest
 
-_NOTHING = np.empty(0), np.empty(0)
-
 
 class Level(NamedTuple):
     """One reading of a file in `/proc/pressure`, microseconds since boot; `None` is unknown."""
@@ -32,7 +30,7 @@ class Level(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Between two readings, in per cent of that time."""
+    """Stalled time between two readings, in per cent."""
 
     start: float
     end: float
@@ -45,7 +43,7 @@ class Stall(NamedTuple):
 
 
 class Stalls(Lazy[Stall]):
-    """Shares between neighbouring readings, oldest first; NaN is unknown."""
+    """Shares between consecutive readings, oldest first; NaN is unknown."""
 
     def __init__(self, start: F64, end: F64, some: F64, full: F64) -> None:
         super().__init__(len(start))
@@ -62,7 +60,7 @@ class Stalls(Lazy[Stall]):
 
 
 class Levels(Lazy[Level]):
-    """Readings, oldest first, with the shares between neighbours."""
+    """Readings, oldest first, and the shares between them."""
 
     def __init__(self, mono: F64, follows: Bools, some: F64, full: F64) -> None:
         super().__init__(len(mono))
@@ -84,12 +82,12 @@ class Levels(Lazy[Level]):
 
 
 def levels(window: Window) -> Levels:
-    """Every reading of the memory's pressure, oldest first; none where the kernel has no PSI."""
+    """Every reading of memory pressure, oldest first; empty if the kernel has no PSI."""
     return window.keep("memory pressure", lambda: _levels(window))
 
 
 def whole(window: Window, resource: str) -> Stall | None:
-    """The shares of a resource over all of the window, by its first and its last reading."""
+    """The shares of a resource over the whole window, from its first and last reading."""
     edges = window.edges(Pressure)
     if edges is None or edges[1].mono_s <= edges[0].mono_s:
         return None
@@ -101,7 +99,8 @@ def whole(window: Window, resource: str) -> Stall | None:
 
 
 def _levels(window: Window) -> Levels:
-    parts: list[tuple[F64, Bools, F64, F64]] = [(np.empty(0), np.empty(0, np.bool_), *_NOTHING)]
+    none = np.empty(0)
+    parts: list[tuple[F64, Bools, F64, F64]] = [(none, np.empty(0, np.bool_), none, none)]
     for piece in window.columns(Pressure, ("total_us",), lambda key: key[0] == "memory"):
         rows = {kind: piece.values["total_us"][at] for at, (_, kind) in enumerate(piece.things)}
         nothing = np.full(len(piece.mono), np.nan)
@@ -117,7 +116,7 @@ def _known(value: float) -> int | None:
 
 
 def between(before: Level, after: Level) -> Stall | None:
-    """The shares between two readings, neighbours or not."""
+    """The shares between any two readings."""
     seconds = after.mono_s - before.mono_s
     some = delta(before.some_us, after.some_us)
     full = delta(before.full_us, after.full_us)
@@ -132,7 +131,7 @@ def between(before: Level, after: Level) -> Stall | None:
 
 
 def over(found: Levels, start: float, end: float) -> Stall | None:
-    """The shares between the readings nearest to two moments; `None` where none is near."""
+    """The shares between the readings nearest to two moments; `None` if none is near."""
     first, last = nearest(found.mono, start, NEAR_S), nearest(found.mono, end, NEAR_S)
     if first is None or last is None or first >= last:
         return None

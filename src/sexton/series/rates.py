@@ -1,11 +1,11 @@
-"""Counters become amounts and rates here, and nowhere else.
+"""Turn counters into amounts and rates; nothing else in Sexton does.
 
-A step leads from one reading of a table to the next. What a counter moved by in it is unknown,
-never zero and never "everything since boot", where
+A step is the time from one reading of a table to the next. The amount of a counter in a step is
+unknown, never zero and never "everything since boot", if
 
 - the counter went backwards: it was reset, it wrapped, or its id was reused;
 - readings are missing in between: the recorder paused, a segment is damaged (`Columns.follows`);
-- the thing was not there at both ends.
+- the thing was not read at both ends.
 
 Unknown is NaN in arrays and `None` in single numbers.
 
@@ -36,15 +36,15 @@ F64 = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-#: Readings come a little early or late: nine tenths of a limit in seconds is that limit.
+#: Readings come a little early or late: nine tenths of a limit in seconds count as that limit.
 SLACK = 0.9
-#: Readings come every second; longer without any, and nothing was recorded. Of a table that is read
-#: less often, a step so many times as long as the usual one is a gap.
+#: Readings come every second: a longer pause is a gap in the recording. For a table that is read
+#: less often, a step this many times as long as the median one is a gap.
 GAP_S, _GAP_STEPS = 15.0, 2.5
 
 
 def longest_step(mono: F64) -> float:
-    """Longer between two of these readings is a gap."""
+    """The longest step between these readings that is not a gap."""
     if len(mono) < 2:
         return GAP_S
     steps = np.sort(np.diff(mono))  # `np.median` takes ten times as long for so few
@@ -53,7 +53,7 @@ def longest_step(mono: F64) -> float:
 
 
 class Steps(NamedTuple):
-    """What counters moved by: a row per thing, a column per step from `start` to `end`.
+    """Amounts by which counters moved: a row per thing, a column per step from `start` to `end`.
 
     Monotonic seconds; `wall` is the UNIX time of the step's end.
     """
@@ -70,18 +70,18 @@ class Steps(NamedTuple):
 
 
 class Born(NamedTuple):
-    """When a thing that was not there at the reading before has counted from zero since: where
-    `field` is no more than `rate` a second could have made of it. A larger one is older. One whose
-    `field` went back was made anew under the same name: of that step nothing is counted."""
+    """How to recognise a thing that is new since the previous reading, and so counted from zero:
+    its `field` is at most `rate` per second. If `field` is larger, the thing is older. If `field`
+    went back, the thing was recreated under the same name: that step counts as zero."""
 
     field: str
     rate: float
 
 
 class Stepper:
-    """Makes steps of columns that come in pieces: carries the last reading of each piece over.
+    """Makes steps from columns in pieces; the last reading of each piece is kept for the next.
 
-    What falls was reset, unless it `may_fall`: a level.
+    A value that falls was reset, unless it is a gauge (`may_fall`).
     """
 
     def __init__(self, born: Born | None = None, may_fall: bool = False) -> None:
@@ -90,12 +90,10 @@ class Stepper:
         self._may_fall = may_fall
 
     def add(self, columns: Columns) -> Steps:
-        """The steps that lead to each of these readings, from the last one of the piece before."""
+        """The steps up to each of these readings, the first from the last one of the last piece."""
         before = self._last
         self._last = with_last(columns)
-        joined = before is not None and bool(columns.follows[0])
-        joined = joined and before is not None and before.mono[0] < columns.mono[0]
-        if joined and before is not None:
+        if before is not None and columns.follows[0] and before.mono[0] < columns.mono[0]:
             columns = prepend(before, columns)
         follows = columns.follows
         moved = {name: self._moved(value, follows) for name, value in columns.values.items()}
@@ -103,17 +101,7 @@ class Stepper:
             _count_births(columns, moved, self._born)
         return Steps(columns.mono[:-1], columns.mono[1:], columns.wall[1:], columns.things, moved)
 
-    def rates(self, columns: Columns) -> dict[str, F64]:
-        """By the second, for each of these readings since the one before it."""
-        steps = self.add(columns)
-        first = len(columns.mono) - len(steps.end)
-        made = {}
-        for name, moved in steps.moved.items():
-            made[name] = np.full((len(moved), len(columns.mono)), np.nan)
-            made[name][:, first:] = moved / steps.seconds
-        return made
-
-    def _moved(self, value: F64, follows: npt.NDArray[np.bool_]) -> F64:
+    def _moved(self, value: F64, follows: Bools) -> F64:
         moved: F64 = np.diff(value, axis=1)
         if not self._may_fall and (fell := moved < 0).any():
             moved[fell] = np.nan
@@ -134,7 +122,7 @@ def _count_births(columns: Columns, moved: dict[str, F64], born: Born) -> None:
 
 
 def with_last(columns: Columns) -> Columns:
-    """Its last reading alone, as a copy that keeps nothing else in memory."""
+    """The last reading alone, copied so that the others can be freed."""
     return Columns(
         columns.mono[-1:],
         columns.wall[-1:],
@@ -145,7 +133,7 @@ def with_last(columns: Columns) -> Columns:
 
 
 def prepend(before: Columns, columns: Columns) -> Columns:
-    """The same readings with the last one before them in front."""
+    """The readings with the previous one (`before`) in front."""
     if before.things == columns.things:
         first = before.values
     else:
@@ -153,7 +141,7 @@ def prepend(before: Columns, columns: Columns) -> Columns:
         at = np.array([known.get(thing, -1) for thing in columns.things], np.int64)
         first = {}
         for name, value in before.values.items():
-            padded = np.append(value[:, 0], np.nan)  # the one at -1: a thing that is new
+            padded = np.append(value[:, 0], np.nan)  # at -1: for a new thing
             first[name] = padded[at][:, None]
     return Columns(
         np.concatenate([before.mono, columns.mono]),
@@ -166,13 +154,13 @@ def prepend(before: Columns, columns: Columns) -> Columns:
 
 
 def steps_of(pieces: Iterable[Columns], born: Born | None = None) -> Steps:
-    """All steps at once; a thing that is not in a piece is unknown there."""
+    """All steps; a thing that is missing from a piece is unknown there."""
     stepper = Stepper(born)
     return joined([stepper.add(piece) for piece in pieces])
 
 
 def joined(parts: Sequence[Steps]) -> Steps:
-    """Pieces put end to end; a thing that is missing in one is unknown there."""
+    """The steps of all pieces; a thing that is missing from one is unknown there."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -192,22 +180,18 @@ def joined(parts: Sequence[Steps]) -> Steps:
             made[name][rows, at : at + width] = moved
         at += width
     return Steps(
-        _end_to_end([part.start for part in parts]),
-        _end_to_end([part.end for part in parts]),
-        _end_to_end([part.wall for part in parts]),
+        np.concatenate([part.start for part in parts]),
+        np.concatenate([part.end for part in parts]),
+        np.concatenate([part.wall for part in parts]),
         list(index),
         made,
     )
 
 
-def _end_to_end(parts: Sequence[F64]) -> F64:
-    return np.concatenate(parts) if parts else np.empty(0)
-
-
 def totals(pieces: Iterable[Columns]) -> dict[Key, dict[str, float]]:
-    """What every counter moved by in all, over missing readings too; a step back counts nothing.
+    """The total amount of every counter, also across missing readings; a step back counts as zero.
 
-    A counter that was not read twice, or only went back, is not in it.
+    A counter that was read only once, or only went back, is left out.
     """
     found: dict[Key, dict[str, float]] = {}
     last: dict[str, dict[Key, float]] = {}
@@ -219,7 +203,7 @@ def totals(pieces: Iterable[Columns]) -> dict[Key, dict[str, float]]:
             moved = np.diff(filled, axis=1)
             rises = moved >= 0
             sums = np.where(rises, moved, 0.0).sum(axis=1).tolist()
-            # A value that stands still because it was not read is no step of zero.
+            # A value that is unchanged because it was not read is not a step of zero.
             steps = np.asarray((rises & ~np.isnan(value)).any(axis=1))
             for thing, total, known, end in zip(
                 piece.things, sums, steps, filled[:, -1].tolist(), strict=True
@@ -232,7 +216,7 @@ def totals(pieces: Iterable[Columns]) -> dict[Key, dict[str, float]]:
 
 
 def carried(values: F64) -> F64:
-    """Unknown values as the last known before them; NaN where there is none."""
+    """Unknown values replaced by the last known one; NaN if there is none."""
     known = ~np.isnan(values)
     if known.all():
         return values
@@ -242,7 +226,7 @@ def carried(values: F64) -> F64:
 
 
 def stretches(start: F64, end: F64, longest_s: float) -> Ints:
-    """Per step, the first of those that make up at most so many seconds with it, unbroken."""
+    """Per step: the first step of the gapless stretch of at most `longest_s` that ends with it."""
     number = np.arange(len(end))
     breaks = np.append(True, start[1:] != end[:-1])
     unbroken = np.maximum.accumulate(np.where(breaks, number, 0))
@@ -252,14 +236,14 @@ def stretches(start: F64, end: F64, longest_s: float) -> Ints:
 
 
 def sums(values: Floats, first: Ints) -> F64:
-    """Per step, the sum of what is known from its stretch's first step to itself."""
+    """Per step: the sum of the known values from `first` (see `stretches`) up to it."""
     total = np.concatenate([[0.0], np.cumsum(np.nan_to_num(values), dtype=np.float64)])
     made: F64 = total[1:] - total[first]
     return made
 
 
 class Run(NamedTuple):
-    """Neighbouring steps of one thing at or above a limit: its columns `first` to `last`."""
+    """Consecutive steps of one thing at or above a limit: columns `first` to `last`."""
 
     row: int
     first: int
@@ -272,11 +256,11 @@ class Run(NamedTuple):
         return self.end - self.start
 
     def lasts(self, seconds: float) -> bool:
-        """At least so long, as far as readings can tell."""
+        """Did it last this long, within the precision of readings?"""
         return self.seconds >= seconds * SLACK
 
     def overlap(self, start: float, end: float) -> float:
-        """Seconds that it shares with a span."""
+        """Seconds it has in common with a span."""
         return max(0.0, min(self.end, end) - max(self.start, start))
 
 
@@ -294,14 +278,14 @@ class Series(NamedTuple):
         return self.end - self.start
 
     def inside(self, start: float, end: float) -> slice:
-        """The steps that touch a span, from the one it begins in to the one it ends in."""
+        """The steps that overlap a span."""
         first = int(np.searchsorted(self.end, start, "right"))
         last = int(np.searchsorted(self.start, end, "left"))
         return slice(first, max(last, first))
 
 
-def runs(times: Series | Steps, above: npt.NDArray[np.bool_]) -> Iterator[Run]:
-    """Stretches of neighbouring steps that are marked, thing by thing."""
+def runs(times: Series | Steps, above: Bools) -> Iterator[Run]:
+    """Stretches of consecutive steps that are marked in `above`, thing by thing."""
     touches = np.append(False, times.start[1:] == times.end[:-1])
     if not above.any():
         return
@@ -315,14 +299,14 @@ def runs(times: Series | Steps, above: npt.NDArray[np.bool_]) -> Iterator[Run]:
 
 
 class Lazy(Sequence[T]):
-    """So many elements, each made on access: a night of steps is 43,200."""
+    """A sequence whose elements are made on access: a night has 43,200 steps."""
 
     def __init__(self, number: int) -> None:
         self._number = number
 
     @abstractmethod
     def make(self, at: int) -> T:
-        """The element at one place."""
+        """The element at an index."""
 
     def __len__(self) -> int:
         return self._number
@@ -339,7 +323,7 @@ class Lazy(Sequence[T]):
 
 
 def nearest(mono: F64, moment: float, within: float) -> int | None:
-    """The place of the reading nearest to a moment; `None` where none is so near.
+    """The index of the reading nearest to a moment; `None` if none is `within` that many seconds.
 
     >>> [nearest(np.array([0.0, 1.0, 2.0]), moment, 2.0) for moment in (-9.0, -1.0, 1.2, 1.9, 3.0)]
     [None, 0, 1, 2, 2]

@@ -1,12 +1,12 @@
-"""How often each unit restarted while we looked, by rules that `NRestarts` needs.
+"""How often each unit restarted in the window, from systemd's `NRestarts`.
 
-`NRestarts` counts automatic restarts only, is cleared by ``systemctl reset-failed`` and by a manual
-start after a stop, and so can go down. The rules:
+`NRestarts` counts automatic restarts only. ``systemctl reset-failed`` and a manual start after a
+stop clear it, so it can go down. The rules:
 
 - a decrease is a new baseline, never a negative step and never "everything since zero";
-- a step counts only if the main process was started anew meanwhile (`main_start_us` moved), where
-  that is known: a counter that moved without it belongs to a start that never came to be;
-- a manual restart moves the start time and not the counter: it does not count.
+- a step counts only if the main process was started again (`main_start_us` changed), if that is
+  known: otherwise the counter was increased for a start that never happened;
+- a manual restart changes the start time and not the counter: it does not count.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from sexton.model.counters import delta
 from sexton.model.rows.unit import RestartMark, Unit
 from sexton.model.window import Columns, Key, Window
-from sexton.series.rates import F64, carried
+from sexton.series.rates import F64, Bools, carried
 
 FIELDS = ("restarts", "main_start_us")
 
@@ -31,7 +30,7 @@ class RestartCount:
     """Restarts of one unit: `count` between its first and last reading, `seconds` apart.
 
     `since_boot` is the counter's last value: since boot, or since it was last cleared. `rebased`
-    says that it went down in between, so that `count` is a lower bound.
+    means that it went down in between, so `count` is a lower bound.
     """
 
     count: int
@@ -41,15 +40,15 @@ class RestartCount:
 
 
 def restarts(window: Window) -> Mapping[str, RestartCount]:
-    """By unit name; units whose counter was never read are not in it."""
+    """Restarts by unit name, without units whose counter was never read."""
     return window.keep("restarts", lambda: restarts_in(window.columns(Unit, FIELDS)))
 
 
 def marked(marks: Sequence[RestartMark]) -> tuple[int, list[float]]:
-    """Restarts of one unit by the journal's counter, and the seconds per restart from each mark to
-    the next; `marks` are in the order of time.
+    """Restarts of one unit from the counter in its journal messages, and the seconds per restart
+    between consecutive messages; `marks` are in time order.
 
-    A counter that fell was cleared: what it had reached before comes on top.
+    A counter that fell was cleared: its value before that is added.
 
     >>> marked([RestartMark("a", n, at) for n, at in ((1, 10.0), (3, 30.0), (1, 40.0), (2, 45.0))])
     (5, [10.0, 5.0])
@@ -65,7 +64,7 @@ def marked(marks: Sequence[RestartMark]) -> tuple[int, list[float]]:
 
 
 def restarts_in(pieces: Iterable[Columns]) -> dict[str, RestartCount]:
-    """The same of columns that come in pieces.
+    """The same for columns in pieces.
 
     >>> from sexton.model.window import Batch, columns_of
     >>> def unit(restarts, start):
@@ -85,12 +84,12 @@ def restarts_in(pieces: Iterable[Columns]) -> dict[str, RestartCount]:
         known = ~np.isnan(counters)
         before = np.array([last.get(thing, (np.nan, np.nan)) for thing in piece.things])
         before = before.reshape(len(piece.things), 2)
-        # Where the counter was not read, counter and start stand as they were last read.
+        # Where the counter was not read, counter and start are those of the last reading.
         read = np.where(known, starts, np.nan)
         counter = carried(np.concatenate([before[:, :1], counters], axis=1))
         start = _at(np.concatenate([before[:, 1:], read], axis=1), before[:, 0], known)
         moved = np.diff(counter, axis=1)
-        same = np.diff(start, axis=1) == 0  # false where it is not known
+        same = np.diff(start, axis=1) == 0  # false if unknown
         counts = np.where((moved > 0) & ~same, moved, 0).sum(axis=1).tolist()
         fell = np.asarray((moved < 0).any(axis=1))
         firsts, lasts = known.argmax(axis=1), known.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
@@ -109,8 +108,8 @@ def restarts_in(pieces: Iterable[Columns]) -> dict[str, RestartCount]:
     return found
 
 
-def _at(starts: F64, before: F64, known: npt.NDArray[np.bool_]) -> F64:
-    """The start at the last reading at which the counter was known, unknown or not."""
+def _at(starts: F64, before: F64, known: Bools) -> F64:
+    """The start time (or NaN) at the last reading at which the counter was known."""
     there = np.concatenate([~np.isnan(before)[:, None], known], axis=1)
     at = np.maximum.accumulate(np.where(there, np.arange(starts.shape[1]), 0), axis=1)
     made: F64 = np.take_along_axis(starts, at, axis=1)

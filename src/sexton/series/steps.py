@@ -1,4 +1,4 @@
-"""Rates from raw counters: the one place that handles resets and gaps.
+"""Steps between rows, for tables that are too rare to be columns; the rules are those of `rates`.
 
 A counter that went backwards was reset (a driver reload, a wrap, a reused id): the step is
 unknown, never negative and never "everything since zero".
@@ -31,8 +31,8 @@ class Step(Frozen, Generic[R]):
         return self.end_mono - self.start_mono
 
     def delta(self, field: str) -> int | None:
-        """How much a counter moved; `None` where it is absent or went backwards."""
-        # Not by `counters.delta`: a night is half a million of these.
+        """How much a counter moved; `None` if it is absent or went backwards."""
+        # `counters.delta` is too slow: a night has half a million of these.
         before, after = getattr(self.before, field), getattr(self.after, field)
         if before is None or after is None or after < before:
             return None
@@ -41,7 +41,7 @@ class Step(Frozen, Generic[R]):
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float | None:
-    """Least-squares slope per second of a level; `None` for fewer than two moments.
+    """Least-squares slope of a gauge, per second; `None` for fewer than two moments.
 
     >>> slope([(0.0, 10), (1.0, 12), (2.0, 14)]), slope([(0.0, 1)])
     (2.0, None)
@@ -57,8 +57,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def rises(levels: Sequence[int], places: Sequence[int] | None = None) -> list[int]:
-    """How a gauge moved, up or down, from each of these places to the next; from each to the next
-    where none are named.
+    """Changes of a gauge, up or down, from each reading (or each of `places`) to the next.
 
     >>> rises((5, 9, 2)), rises((5, 9, 2), (0, 2))
     ([4, -7], [-3])
@@ -70,15 +69,15 @@ def rises(levels: Sequence[int], places: Sequence[int] | None = None) -> list[in
 def steps(
     batches: Sequence[Batch[R]], key: Callable[[R], Hashable], *, over_gaps: bool = False
 ) -> Iterator[tuple[Hashable, Step[R]]]:
-    """Every entity's step between neighbouring readings; entities that came or went give none.
+    """Every entity's step between consecutive readings; entities that came or went have none.
 
-    Where readings between two are not here there is no step: its rate would average what nobody
-    looked at. Who adds up and makes no rate asks for those too (`over_gaps`).
+    There is no step across missing readings: its rate would be an average over an unknown time.
+    Callers that sum raw values also need those steps (`over_gaps`).
     """
-    named: tuple[Batch[R], dict[Hashable, R]] | None = None  # each reading is named once
+    named: tuple[Batch[R], dict[Hashable, R]] | None = None  # so that keys are made once
     for earlier, later in pairwise(batches):
         if later.mono_s <= earlier.mono_s:
-            continue  # a doubled reading has no rate
+            continue  # a duplicate reading
         if not (later.follows or over_gaps):
             continue
         if named is None or named[0] is not earlier:

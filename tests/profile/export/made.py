@@ -1,4 +1,4 @@
-"""Profiles to be exported, and what is counted in them, the slow way."""
+"""Profiles to export, and their counts computed the slow way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of each export, as its format's own document has them."""
+"""The bytes of each export, compared with the documentation of its format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_folded_lines_are_sorted_and_have_the_task_first():
     ]
 
 
-def test_folded_can_say_which_frames_are_the_kernels():
+def test_folded_can_mark_kernel_frames():
     lines = joined(folded.from_flame(whole(plain()), annotate=True)).decode().splitlines()
     assert "app;main;vfs_read_[k] 2" in lines
 
@@ -194,7 +194,7 @@ def test_flame_json_is_the_tree(samples):
     assert found == counted(profile, escape=lambda text: printable(text) or "[unknown]")
 
 
-def test_flame_json_tells_modules_and_kinds_and_leaves_out_what_has_no_samples():
+def test_flame_json_has_modules_and_kinds_and_omits_nodes_without_samples():
     profile = plain()
     flame = whole(profile)
     own = flame.own.copy()

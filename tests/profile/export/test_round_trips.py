@@ -1,4 +1,4 @@
-"""What is exported and read again is what it was."""
+"""A profile that is exported and read again is unchanged."""
 
 from __future__ import annotations
 

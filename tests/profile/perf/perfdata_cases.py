@@ -1,4 +1,4 @@
-"""What the tests of perf.data ask of a reading, and records that more than one of them makes."""
+"""Helpers of the perf.data tests: reading results, and shared records."""
 
 from __future__ import annotations
 

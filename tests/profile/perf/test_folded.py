@@ -25,7 +25,7 @@ def stacks(named):
     found = []
     for stack, weight in zip(named.stack.tolist(), named.weight.tolist(), strict=True):
         frames = named.stacks.frame[named.stacks.start[stack] : named.stacks.start[stack + 1]]
-        names = [named.names[frame] for frame in reversed(frames.tolist())]
+        names = [named.frames.names[frame] for frame in reversed(frames.tolist())]
         found.append((named.tasks[named.stacks.task[stack]], *names, weight))
     return found
 
@@ -40,13 +40,13 @@ def test_stacks_are_read_with_their_counts():
     assert named.threads[0] == Thread(-1, -1, "Web Content")
     assert named.events == (Event("samples"),)
     assert not named.timed
-    assert set(named.kinds.tolist()) == {Kind.UNTOLD}
+    assert set(named.frames.kinds.tolist()) == {Kind.UNTOLD}
     assert named.facts.problems == []
 
 
-def test_annotations_tell_the_kind_and_are_no_name():
+def test_annotations_give_the_kind_and_are_not_part_of_the_name():
     named = read(b"java;Interp_[j];inl_[i];vfs_read_[k];odd_[x] 7\n")
-    told = dict(zip(named.names, named.kinds.tolist(), strict=True))
+    told = dict(zip(named.frames.names, named.frames.kinds.tolist(), strict=True))
     assert told == {
         "Interp": Kind.USER,
         "inl": Kind.USER,
@@ -61,7 +61,7 @@ def test_the_same_stack_twice_is_two_rows_of_one_stack():
     assert named.weight.tolist() == [1, 2, 4]
 
 
-def test_decimals_are_rounded_and_told():
+def test_decimals_are_rounded_and_reported():
     named = read(b"a;b 1.5\na;c 2.4\na;d 7.\n")
     assert named.weight.tolist() == [2, 2, 7]
     assert named.facts.problems == ["3 counts with decimals: rounded"]
@@ -92,12 +92,12 @@ def test_gzip_members_follow_each_other():
     assert stacks(named) == [("a", "b", 1), ("c", "d", 2)]
 
 
-def test_a_stack_too_deep_loses_its_outermost_and_says_so():
+def test_a_stack_too_deep_loses_its_outermost_frames_and_is_reported():
     line = b"task;" + b";".join(b"f%d" % at for at in range(MOST_FRAMES + 9)) + b" 1\n"
     named = read(line)
     assert named.tasks == ("task",)
     assert len(named.stacks.frame) == MOST_FRAMES
-    assert named.names[named.stacks.frame[0]] == f"f{MOST_FRAMES + 8}"
+    assert named.frames.names[named.stacks.frame[0]] == f"f{MOST_FRAMES + 8}"
     assert "1 stack deeper" in named.facts.problems[0]
 
 

@@ -1,4 +1,4 @@
-"""The kernel's names: parsing, aliases, modules, and what is no kallsyms at all."""
+"""Kernel symbols: parsing, aliases, modules, and other input."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_a_symbol_at_the_end_of_its_module_reaches_to_the_end_of_its_page_and_no
     ]
 
 
-def test_modules_and_bpf_programs_are_told_apart_and_may_come_unsorted():
+def test_modules_and_bpf_programs_are_distinguished_and_may_be_unsorted():
     table = parse(TEXT)
     at = np.array([0xFFFFFFFF81000200, 0xFFFFFFFFC0400001, 0xFFFFFFFFC0300001], np.uint64)
     assert table.module_names(table.find(at)) == ["[kernel.kallsyms]", "[ext4]", "[bpf]"]
 
 
-def test_the_marks_that_tell_boots_and_builds_apart_are_found_among_aliases():
+def test_the_marks_that_distinguish_boots_and_builds_are_found_among_aliases():
     assert parse(TEXT).marks == {
         "_text": 0xFFFFFFFF81000000,
         "_stext": 0xFFFFFFFF81000000,

@@ -19,7 +19,7 @@ def test_every_sample_finds_its_stack_in_the_tree():
     expected: Counter[tuple[str, ...]] = Counter()
     for stack in named.stack.tolist():
         frames = named.stacks.frame[named.stacks.start[stack] : named.stacks.start[stack + 1]]
-        path = [named.names[frame] for frame in reversed(frames.tolist())]
+        path = [named.frames.names[frame] for frame in reversed(frames.tolist())]
         expected[(named.tasks[named.stacks.task[stack]], *path)] += 1
     profile = profile_of(named)
     assert counted(profile) == expected

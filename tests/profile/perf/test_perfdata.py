@@ -1,4 +1,4 @@
-"""perf.data: what is read from it, record by record. Against perf itself: tests/oracle."""
+"""Reading perf.data, record by record. tests/oracle compares with perf itself."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_forks_that_perf_wrote_itself_inherit_nothing(read):
     assert placed(raw, 0) == ["", "/lib/own"]
 
 
-def test_a_process_nobody_told_of_has_no_space(read):
+def test_an_unknown_process_has_no_space(read):
     raw = read([sample(1, 5, user(0x1004))])
     assert frames(raw, 0) == [(-1, 0x1004)]
 
@@ -171,7 +171,7 @@ def test_the_bit_that_another_perfs_build_ids_left_behind_is_not_believed(read):
     assert raw.files[0] == ("/bin/sh", None, 8, 1, 77)
 
 
-def test_the_kernels_text_its_modules_and_what_was_loaded_meanwhile(read):
+def test_the_kernels_text_and_symbols_loaded_during_the_capture(read):
     ksymbol = struct.pack("<QIHH", 0xFFFFFFFFC0001000, 64, 1, 0) + b"bpf_prog_1_tick\0"
     raw = read(
         [
@@ -184,9 +184,8 @@ def test_the_kernels_text_its_modules_and_what_was_loaded_meanwhile(read):
     )
     kernel = raw.kernel
     assert (kernel.text_symbol, kernel.text_address) == ("_text", 7)
-    assert (kernel.start, kernel.end) == (0xFFFFFFFF81000000, 0xFFFFFFFF81002000)
+    assert kernel.end == 0xFFFFFFFF81002000
     assert kernel.build_id == "03" * 20
-    assert kernel.modules == [(0xFFFFFFFFC0000000, 0xFFFFFFFFC0000100, "/lib/x.ko", "02" * 20)]
     assert kernel.ksymbols == [(0xFFFFFFFFC0001000, 0xFFFFFFFFC0001040, "bpf_prog_1_tick")]
 
 
@@ -246,7 +245,7 @@ def test_samples_without_times_stay_in_the_order_of_the_file(read):
     assert raw.facts.problems == ["samples have no timestamps (recorded with --no-timestamp?)"]
 
 
-def test_what_perf_tells_beside_its_samples(read):
+def test_metadata_of_a_capture(read):
     arguments = [b"perf", b"record", b"-a"]
     raw = read(
         [sample(1, 5, user(1))],
@@ -274,12 +273,12 @@ def test_what_perf_tells_beside_its_samples(read):
         (FLAGS & ~(1 << 25), 0, Clock("perf", None)),
     ],
 )
-def test_without_clock_data_the_events_say_which_clock_it_was(read, flags, clockid, clock):
+def test_without_clock_data_the_clock_is_that_of_the_events(read, flags, clockid, clock):
     told = attr(flags=flags, clockid=clockid)
     assert read([sample(1, 5, user(1))], attrs=[(told, ())]).facts.clock == clock
 
 
-def test_several_events_are_told_apart_by_their_ids_and_the_dummy_is_left_out(read):
+def test_several_events_are_distinguished_by_their_ids_and_the_dummy_is_left_out(read):
     kind = SAMPLE_TYPE | IDENTIFIER
     raw = read(
         [

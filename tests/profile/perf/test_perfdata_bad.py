@@ -144,7 +144,7 @@ def test_a_file_whose_head_the_recorder_mended_is_read(tmp_path):
     assert raw.comms[raw.columns.comm[0]] == "sh"
 
 
-def test_sections_that_make_no_sense_are_left_out_and_told_of(read):
+def test_malformed_sections_are_skipped_and_reported(read):
     bad = {3: struct.pack("<I", 1 << 31), 7: b"\1", 11: b"", 12: bytes(8), 2: bytes(40), 29: b""}
     raw = read(perf_data(RECORDS, features={**bad, 4: string(b"6.18")}))
     assert len(raw.columns.time_ns) == 20
@@ -163,7 +163,7 @@ def test_samples_and_records_shorter_than_themselves_are_counted(read):
     ]
 
 
-def test_events_whose_samples_cannot_be_told_apart_are_refused(read):
+def test_events_whose_samples_cannot_be_distinguished_are_refused(read):
     events = [(attr(), (1,)), (attr(sample_type=0x2001A7), (2,))]
     refused(read, perf_data(RECORDS, attrs=events))
 
@@ -183,7 +183,7 @@ def test_compressed_records_are_one_stream(read, make, cuts):
     assert raw.facts.problems == []
 
 
-def test_a_compressed_pipe_tells_its_events_once(read):
+def test_a_compressed_pipe_has_its_events_once(read):
     raw = read(piped([*RECORDS[:2], *packed_records(b"".join(RECORDS[2:]), (77,))]))
     assert len(raw.events) == 1
     assert len(raw.columns.time_ns) == 20

@@ -40,7 +40,7 @@ def read(tmp_path):
     return reading
 
 
-def test_a_pipe_tells_everything_as_records(read):
+def test_a_pipe_has_everything_as_records(read):
     update = raw_record(78, struct.pack("<QQ", 2, 11) + b"mine\0\0\0\0")
     raw = read(
         piped(
@@ -97,18 +97,21 @@ def test_a_capture_without_chains_has_the_instruction_itself(read):
 def test_standard_input_is_read_from_a_pipe_and_from_a_file(tmp_path, engine):
     content = piped([comm(5, 5, b"sh"), sample(1, 5, user(1))])
     program = (
-        "from sexton.profile.perf.perfdata import read_raw\n"
-        "raw = read_raw('-')\n"
-        "print(len(raw.columns.time_ns), raw.comms[raw.columns.comm[0]], raw.facts.path)"
+        "from pathlib import Path\n"
+        "from sexton.profile.opened import open_profile\n"
+        "from sexton.profile.symbols import SymbolOptions\n"
+        "opened = open_profile([Path('-')], SymbolOptions(cache=''))\n"
+        "(profile,) = opened.profiles()\n"
+        "print(len(profile), profile.threads[profile.thread[0]].comm, opened.facts.path)"
     )
     environment = {**os.environ, "SEXTON_ENGINE": engine}
     argv = [sys.executable, "-c", program]
     answer = subprocess.run(argv, input=content, capture_output=True, env=environment, check=True)
-    assert answer.stdout == b"1 sh -\n"
+    assert answer.stdout == b"1 sh standard input\n"
     (tmp_path / "x").write_bytes(content)
     with open(tmp_path / "x", "rb") as given:
         answer = subprocess.run(argv, stdin=given, capture_output=True, env=environment, check=True)
-    assert answer.stdout == b"1 sh -\n"
+    assert answer.stdout == b"1 sh standard input\n"
 
 
 def test_nothing_is_left_open(tmp_path):
@@ -122,7 +125,7 @@ def test_nothing_is_left_open(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_what_is_no_file_is_said(tmp_path):
+def test_missing_and_special_files_are_refused(tmp_path):
     with pytest.raises(SourceAbsent):
         read_raw(tmp_path / "nothing")
     with pytest.raises(SourceMalformed, match="directory without perf's file `data`"):
@@ -132,7 +135,7 @@ def test_what_is_no_file_is_said(tmp_path):
         read_raw(tmp_path / "pipe")
 
 
-def test_its_first_bytes_tell_it():
+def test_perf_data_is_recognised_by_its_first_bytes():
     assert is_perf_data(perf_data([])[:8])
     assert is_perf_data(b"2ELIFREP")
     assert not is_perf_data(b"sexton 1/1 [000]")

@@ -27,7 +27,7 @@ def stacks(named):
     found = []
     for stack, weight in zip(named.stack.tolist(), named.weight.tolist(), strict=True):
         frames = named.stacks.frame[named.stacks.start[stack] : named.stacks.start[stack + 1]]
-        names = [named.names[frame] for frame in frames.tolist()]
+        names = [named.frames.names[frame] for frame in frames.tolist()]
         found.append((named.tasks[named.stacks.task[stack]], *names, weight))
     return found
 
@@ -46,7 +46,11 @@ def test_stacks_inlined_functions_and_labels_are_read():
 def test_kind_and_module_come_from_the_mapping():
     named = read(small())
     told = dict(
-        zip(named.names, zip(named.modules, named.kinds.tolist(), strict=True), strict=True)
+        zip(
+            named.frames.names,
+            zip(named.frames.modules, named.frames.kinds.tolist(), strict=True),
+            strict=True,
+        )
     )
     assert told["vfs_read"] == ("[kernel.kallsyms]", Kind.KERNEL)
     assert told["main"] == ("/usr/bin/app", Kind.USER)
@@ -79,10 +83,10 @@ def test_without_names_and_mappings_everything_is_unknown():
     told += text(4, number(1, 9) + number(3, 0x1234))
     named = read(told + text(2, text(1, b"\x09") + text(2, b"\x02")))
     assert stacks(named) == [("[unknown]", "[unknown]", 2)]
-    assert named.kinds.tolist() == [Kind.UNTOLD]
+    assert named.frames.kinds.tolist() == [Kind.UNTOLD]
 
 
-def test_negative_values_are_left_out_and_told():
+def test_negative_values_are_skipped_and_reported():
     sample = text(2, text(1, b"\x01") + text(2, packed(-5, -50)))
     named = read(small() + sample)
     assert len(named) == 2

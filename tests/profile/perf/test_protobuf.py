@@ -1,4 +1,4 @@
-"""Protocol buffers by hand: what is written is read again, and junk is refused."""
+"""Protocol buffers: written and read again; junk is refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_fixed_widths_are_passed_over():
     "data",
     [b"\x0a", b"\x0a\x05hi", b"\x08", b"\x08\x80", b"\x09\x00", b"\x0b", b"\x00\x00", b"\xff" * 12],
 )
-def test_what_is_cut_or_no_protocol_buffer_is_refused(data):
+def test_truncated_or_other_input_is_refused(data):
     with pytest.raises(SourceMalformed, match=r"^it: "):
         list(fields(data, "it"))
 

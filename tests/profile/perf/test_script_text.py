@@ -56,7 +56,7 @@ def stacks(named):
     found = Counter()
     for stack in named.stack.tolist():
         frames = named.stacks.frame[named.stacks.start[stack] : named.stacks.start[stack + 1]]
-        names = tuple(named.names[frame] for frame in frames.tolist())
+        names = tuple(named.frames.names[frame] for frame in frames.tolist())
         found[(named.tasks[named.stacks.task[stack]], *names)] += 1
     return found
 
@@ -69,7 +69,7 @@ def test_threads_are_found_whatever_they_are_called(variant):
 
 
 @pytest.mark.parametrize("variant", WITH_CHAINS)
-def test_every_variant_tells_the_same_stacks(variant):
+def test_every_variant_has_the_same_stacks(variant):
     assert stacks(read(text(variant))) == stacks(read(text("default")))
 
 
@@ -92,13 +92,13 @@ def test_times_and_cores_are_as_the_text_has_them(variant):
     assert set(named.cgroup.tolist()) == {-1}
 
 
-def test_a_process_is_told_only_where_two_numbers_stand():
+def test_the_process_is_known_only_if_there_are_two_numbers():
     assert Thread(16890, 16890, "Web Content") in read(text("fields")).threads
     assert Thread(-1, 16890, "Web Content") in read(text("default")).threads
     assert read(b"swapper     0 [000] 1.000000: c: \n").threads == (Thread(0, 0, "swapper"),)
 
 
-def test_the_comments_tell_host_rate_and_clock():
+def test_host_rate_and_clock_are_read_from_the_comments():
     named = read(text("header"))
     facts = named.facts
     assert (facts.host, facts.release, facts.cores) == ("vm", "6.18.44-fc-v445", 2)
@@ -127,16 +127,24 @@ def test_the_rate_is_taken_from_the_period_of_a_clock_and_of_nothing_else():
 def test_frames_have_their_module_and_kind():
     named = read(text("default"))
     told = dict(
-        zip(named.names, zip(named.modules, named.kinds.tolist(), strict=True), strict=True)
+        zip(
+            named.frames.names,
+            zip(named.frames.modules, named.frames.kinds.tolist(), strict=True),
+            strict=True,
+        )
     )
     assert told["do_syscall_64"] == ("[kernel.kallsyms]", Kind.KERNEL)
     assert told["spin"] == ("/tmp/spin", Kind.USER)
 
 
-def test_without_modules_the_address_tells_the_kind():
+def test_without_modules_the_address_gives_the_kind():
     named = read(text("fields"))
     told = dict(
-        zip(named.names, zip(named.modules, named.kinds.tolist(), strict=True), strict=True)
+        zip(
+            named.frames.names,
+            zip(named.frames.modules, named.frames.kinds.tolist(), strict=True),
+            strict=True,
+        )
     )
     assert told["do_syscall_64"] == ("", Kind.KERNEL)
     assert told["spin"] == ("", Kind.USER)
@@ -174,7 +182,7 @@ def test_gzipped_text_is_the_same():
 )
 def test_a_frame_is_read_as_perf_means_it(line, name, module):
     named = read(b"a 1 [000] 1.000000: c: \n" + line + b"\n\n")
-    assert (named.names, named.modules) == ((name,), (module,))
+    assert (named.frames.names, named.frames.modules) == ((name,), (module,))
 
 
 @pytest.mark.parametrize(
@@ -203,14 +211,14 @@ def test_a_first_line_is_read_as_perf_means_it(header, thread, cpu, event):
     assert thread is None or named.threads == (thread,)
     assert named.cpu.tolist() == [cpu]
     assert not event or named.events[0].name == event
-    assert named.names == ("f",)
+    assert named.frames.names == ("f",)
 
 
 def test_a_cgroup_behind_the_event_is_the_samples():
     named = read(b"a 1 [000] 1.000000: c:  /system.slice/a.service \n\tffff f (/x)\n\n")
     assert named.cgroups == ("/system.slice/a.service",)
     assert named.cgroup.tolist() == [0]
-    assert named.names == ("f",)
+    assert named.frames.names == ("f",)
 
 
 def test_lost_records_are_counted_and_are_no_samples():
@@ -269,11 +277,11 @@ def test_a_gzip_bomb_is_refused():
         script_text.read(BytesIO(packed), "bomb.gz", Bounds(unpacked=1 << 20))
 
 
-def test_a_stack_too_deep_loses_its_outermost_and_says_so():
+def test_a_stack_too_deep_loses_its_outermost_frames_and_is_reported():
     chain = b"".join(b"\tffff f%d (/x)\n" % at for at in range(MOST_FRAMES + 5))
     named = read(b"a 1 [000] 1.000000: c: \n" + chain + b"\n")
     assert len(named.stacks.frame) == MOST_FRAMES
-    assert named.names[named.stacks.frame[0]] == "f0"
+    assert named.frames.names[named.stacks.frame[0]] == "f0"
     assert "1 stack deeper than 2,048 frames" in named.facts.problems[0]
 
 

@@ -1,4 +1,4 @@
-"""Maps over maps: what stays of each."""
+"""Overlapping maps, and values over time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.profile.perf.spaces import laid_out, lookup
-from sexton.profile.perf.walk import Since
+from sexton.profile.perf.spaces import laid_out
+from sexton.profile.perf.walk import Since, value_at
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=25))
@@ -50,7 +50,7 @@ def test_a_value_holds_from_its_time_until_the_next(entries, asked):
         np.zeros(0, np.int64)
     ] * 3
     since = Since(columns[0].astype(np.int32), columns[1], columns[2].astype(np.int32))
-    found = lookup(
+    found = value_at(
         since,
         np.array([key for key, _ in asked], np.int32),
         np.array([time for _, time in asked], np.int64),

@@ -1,4 +1,4 @@
-"""Bytes somebody gave us: in pieces, unpacked, and never more than is good."""
+"""Untrusted bytes: read in pieces, unpacked, within limits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_members_count_together():
         list(pieces(BytesIO(packed), Facts(), Bounds(unpacked=10_000)))
 
 
-def test_a_broken_disk_is_told_as_such():
+def test_an_io_error_is_reported_as_such():
     class Broken(RawIOBase):
         def read(self, size: int = -1) -> bytes:
             raise OSError(errno.EIO, "Input/output error")

@@ -19,7 +19,7 @@ from tests.support.examples import examples
 from . import walk_cases as cases
 from .walk_cases import Told, body, record, since
 
-PLAIN = Layout(0x2001E7, 0, 0, 0, 0, True, ())  # perf record -a -g --all-cgroups
+PLAIN = Layout(0x2001E7, 0, 0, 0, 0, ())  # perf record -a -g --all-cgroups
 NOBODY = since([])
 
 
@@ -141,7 +141,7 @@ class TestEither:
         stream = b"".join(record(9, 1, body(PLAIN, Told(chain=chain))) for chain in chains)
         assert walked(self.walk(which), stream)[0].stack.tolist() == [0, 0]
 
-    def test_stacks_that_differ_by_little_are_told_apart(self, which: int):
+    def test_stacks_that_differ_by_little_are_distinguished(self, which: int):
         near = [0x401000 + step for step in range(12)]
         comms = since([(tid, 0, tid) for tid in range(12)])
         spaces = since([(pid, 0, pid) for pid in range(1, 4)])
@@ -164,7 +164,7 @@ class TestEither:
         assert columns.comm.tolist() == [0, 1]
         assert columns.stack.tolist() == [0, 1]
 
-    def test_a_thread_without_a_name_is_told_by_its_number(self, which: int):
+    def test_a_thread_without_a_name_is_identified_by_its_number(self, which: int):
         tids = (8, -1, -7, 2**31 - 1)
         stream = b"".join(record(9, 1, body(PLAIN, Told(tid=tid))) for tid in tids)
         assert walked(self.walk(which), stream)[0].comm.tolist() == [-10, -1, -1, -1]
@@ -201,7 +201,7 @@ class TestEither:
         assert [len(column) for column in columns[:-1]] == [0] * 9 + [1] + [0] * 4
         assert columns.stack_start.dtype == np.int64
 
-    def test_more_side_records_than_fit_at_once_are_all_told(self, which: int):
+    def test_more_side_records_than_fit_at_once_are_all_found(self, which: int):
         stream = record(3, 0, b"") * 70_000
         offsets, consumed = self.walk(which).side(memoryview(stream))
         assert consumed == len(stream)

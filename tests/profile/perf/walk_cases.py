@@ -1,4 +1,4 @@
-"""Streams of records made up field by field from perf_event.h, and what is to be read from them.
+"""Streams of records, generated field by field as in perf_event.h, and the expected result.
 
 Nothing here uses the code under test, beyond its types: the fields' order is written down again.
 """
@@ -29,7 +29,7 @@ USUAL = {TID, TIME, CALLCHAIN, CGROUP}
 
 @dataclass
 class Told:
-    """What one sample tells."""
+    """The expected fields of one sample."""
 
     event: int = 0
     id: int = 0
@@ -171,7 +171,7 @@ def layouts(draw) -> list[Layout]:
             )
         ids = (100 + event, 200 + event) if count > 1 else ()
         formats = draw(st.integers(0, 31)), draw(st.sampled_from([0, 1 << 17, 1 << 19, 5 << 17]))
-        made.append(Layout(kind, *formats, draw(st.integers(0, 255)), 0x1F, True, ids))
+        made.append(Layout(kind, *formats, draw(st.integers(0, 255)), 0x1F, ids))
     return made
 
 

@@ -32,7 +32,7 @@ def test_one_event_is_enough() -> None:
     assert found.problems == []
 
 
-def test_what_several_events_have_in_common_is_found_where_one_is_not_enough() -> None:
+def test_several_events_show_what_one_alone_does_not() -> None:
     random = np.random.default_rng(4)
     events = (60.5, 140.5, 220.5, 300.5, 380.5)
     busy = bursty(random, 4, 480, Wander(0.8, -1.5, 0.8))
@@ -97,7 +97,7 @@ def test_events_outside_of_the_capture_are_named() -> None:
     assert len(none.problems) == 1
 
 
-def test_too_short_a_capture_for_calm_windows_is_said() -> None:
+def test_a_capture_too_short_for_calm_windows_is_reported() -> None:
     capture = simulate(np.random.default_rng(0), steady(2, 30, 0.3))
     found = find(capture, SpikeOptions(at=instants(15.0)))
     assert found.spikes == ()

@@ -58,7 +58,7 @@ def test_stalls_of_some_seconds_are_found_with_their_onset_and_their_function(
     assert np.median(errors) <= 0.1
 
 
-def test_a_spike_tells_who_what_and_how_much() -> None:
+def test_a_spike_has_its_core_functions_and_shares() -> None:
     capture = simulate(np.random.default_rng(5), steady(2, 120, 0.3), (Stall(1, 60.37, 4.2),))
     found = find(capture, SpikeOptions())
     (spike,) = found.spikes
@@ -91,7 +91,7 @@ def test_a_spike_tells_who_what_and_how_much() -> None:
     assert spike.tasks[0][1] >= 100
 
 
-def test_what_did_not_change_is_not_told_as_grown() -> None:
+def test_unchanged_functions_are_not_reported_as_grown() -> None:
     told = 0
     for seed in range(RUNS):
         stall = Stall(1, 60.0, 4.0)
@@ -130,7 +130,7 @@ def test_a_core_that_is_always_full_is_no_spike() -> None:
     assert found.problems == []
 
 
-def test_a_core_that_is_always_full_in_the_kernel_can_hide_a_spike_and_that_is_said() -> None:
+def test_a_core_always_busy_in_the_kernel_can_hide_a_spike_and_is_reported() -> None:
     spin = ("ksoftirqd/1", "run_ksoftirqd", "net_rx_action")
     full = Stall(1, 0.0, 120.0, 1.0, {spin: 1.0}, instead=True)
     found = find(simulate(np.random.default_rng(0), steady(2, 120, 0.2), (full,)), SpikeOptions())
@@ -139,7 +139,7 @@ def test_a_core_that_is_always_full_in_the_kernel_can_hide_a_spike_and_that_is_s
     assert problem.startswith("on 1 of 2 cores no spike could be significant")
 
 
-def test_the_strongest_come_first_and_only_so_many_are_told() -> None:
+def test_the_strongest_come_first_and_their_number_is_limited() -> None:
     stalls = (Stall(0, 20.0, 2.0), Stall(1, 60.0, 5.0), Stall(2, 90.0, 3.5))
     capture = simulate(np.random.default_rng(0), steady(3, 150, 0.1), stalls)
     found = find(capture, SpikeOptions())
@@ -149,7 +149,7 @@ def test_the_strongest_come_first_and_only_so_many_are_told() -> None:
     assert few.found == 3
 
 
-def test_lost_seconds_are_said_and_are_neither_idle_nor_spikes() -> None:
+def test_lost_seconds_are_reported_and_are_neither_idle_nor_spikes() -> None:
     lost = tuple((1, second) for second in (10, 11, 63))
     stalls = (Stall(1, 60.0, 6.0),)
     capture = simulate(np.random.default_rng(0), steady(2, 120, 0.3), stalls, lost=lost)
@@ -180,7 +180,7 @@ def without_idle(capture: Simulated) -> Simulated:
     return Simulated.of(fewer)
 
 
-def test_a_counter_that_stands_still_in_sleep_tells_sleep_by_its_silence() -> None:
+def test_a_second_without_samples_of_a_counter_that_stops_in_sleep_is_sleep() -> None:
     busy = steady(3, 120, 0.02)
     busy[2] = 0.5
     capture = simulate(np.random.default_rng(2), busy, (Stall(0, 30.5, 3.0), Stall(2, 80.3, 4.0)))
@@ -192,7 +192,7 @@ def test_a_counter_that_stands_still_in_sleep_tells_sleep_by_its_silence() -> No
     assert found.spikes[0].busy == pytest.approx(0.9, abs=0.06)
 
 
-def test_ten_seconds_work_or_it_is_said_that_they_are_too_few() -> None:
+def test_ten_seconds_are_enough_or_reported_as_too_few() -> None:
     short = simulate(np.random.default_rng(0), steady(2, 5, 0.02))
     (problem,) = find(short, SpikeOptions()).problems
     assert problem.startswith("too short: 5 s on 2 cores")
@@ -205,7 +205,7 @@ def test_ten_seconds_work_or_it_is_said_that_they_are_too_few() -> None:
     assert spike.note
 
 
-def test_nothing_to_look_at_is_said() -> None:
+def test_no_data_is_reported() -> None:
     class Untimed:
         hertz = None
 
@@ -231,7 +231,7 @@ def test_times_that_make_no_sense_take_no_memory() -> None:
     assert problem == "no data: timestamps span months"
 
 
-def test_an_event_is_looked_at_alone() -> None:
+def test_one_event_is_analysed_alone() -> None:
     capture = simulate(np.random.default_rng(4), steady(2, 120, 0.2), (Stall(0, 50.1, 4.0),))
     (spike,) = find(capture, SpikeOptions(event="cpu-clock")).spikes
     assert at(spike)[0] == pytest.approx(50.1, abs=0.1)
@@ -239,7 +239,7 @@ def test_an_event_is_looked_at_alone() -> None:
     assert none.problems == ["no data: samples have no timestamps"]
 
 
-def test_a_stall_on_a_core_with_a_cron_job_is_told_beside_it() -> None:
+def test_a_stall_on_a_core_with_a_cron_job_is_reported_besides_it() -> None:
     random = np.random.default_rng(8)
     busy = periodic(random, 2, 300, 20.0, 1.5)
     capture = simulate(random, busy, (Stall(1, 151.3, 5.0, 0.95),))
@@ -266,7 +266,7 @@ def test_stalls_again_and_again_are_a_habit_with_an_example() -> None:
     assert habit.example.grew[0].name == "mem_cgroup_iter"
 
 
-def test_a_long_stall_is_looked_into_at_its_beginning() -> None:
+def test_only_the_start_of_a_long_stall_is_analysed() -> None:
     busy = steady(1, 1800, 0.1)
     capture = simulate(np.random.default_rng(1), busy, (Stall(0, 900.5, 100.0),))
     (spike,) = find(capture, SpikeOptions()).spikes

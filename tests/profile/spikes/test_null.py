@@ -1,4 +1,4 @@
-"""Captures in which nothing happens but their usual load: how often is a spike told?
+"""Captures with only their usual load: how often is a spike reported?
 
 Each family is simulated 200 times (two or four cores, two to five minutes, 97 samples a second).
 At a false-discovery rate of 1 % at most 5 % of the captures may have any spike at all; most
@@ -76,7 +76,7 @@ def test_a_usual_load_has_no_spikes(load: Load, allowed: int) -> None:
 @pytest.mark.parametrize(
     ("seconds", "every", "length"), [(300, 30.0, 3.0), (300, 20.0, 1.5), (120, 10.0, 0.5)]
 )
-def test_what_comes_back_regularly_is_told_as_such_and_is_no_spike(
+def test_a_regular_load_is_reported_as_recurring_and_not_as_a_spike(
     seconds: int, every: float, length: float
 ) -> None:
     false, told = 0, 0

@@ -14,11 +14,10 @@ from sexton.profile.heat import heat_of, within
 from sexton.profile.opened import Opened
 from sexton.profile.spikes import SpikeOptions, find
 from sexton.profile.spikes.baseline import Period, angle, degrees, find_period, seasonal, share
-from sexton.profile.spikes.counts import Range, count, cut, parts_of
 from sexton.profile.spikes.describe import fall, rise, stretch, weights
 from sexton.profile.spikes.grid import NoData, grid_of
 from sexton.profile.spikes.growth import p_grown
-from sexton.profile.spikes.windows import Window, matched, window_of
+from sexton.profile.spikes.windows import Range, Window, count, cut, matched, parts_of, window_of
 
 from .simulated import FIRST, SECOND, Simulated, Stall, simulate, steady, tree_of
 
@@ -36,14 +35,14 @@ def heat(rows: list[tuple[int, int, int, int]]) -> Heat:
     )
 
 
-def test_a_timer_that_ticks_in_idle_tells_lost_seconds() -> None:
+def test_a_timer_that_ticks_in_idle_shows_lost_seconds() -> None:
     rows = [(second, 0, 97, 3) for second in range(10) if second != 4]
     rows.append((10, 0, 12, 12))
     grid = grid_of([heat(rows)], None, 97)
     assert np.flatnonzero(grid.trials[0] == 0).tolist() == [4, 10]
 
 
-def test_a_counter_that_stops_in_idle_tells_sleep() -> None:
+def test_a_counter_that_stops_in_idle_shows_sleep() -> None:
     rows = [(second, 0, 2, 2) for second in range(0, 10, 2)] + [(7, 0, 97, 97)]
     rows += [(second, 1, 96, 96) for second in range(10) if second != 5]
     grid = grid_of([heat(sorted(rows))], None, 97)
@@ -151,7 +150,7 @@ def test_calm_windows_lie_whole_periods_away() -> None:
     assert "each a whole number of periods away" in found.note
 
 
-def test_other_cores_help_out_and_that_is_said() -> None:
+def test_other_cores_are_compared_with_and_a_note_says_so() -> None:
     rows = [(second, cpu, 97, 9) for second in range(12) for cpu in range(6)]
     grid = grid_of([heat(rows)], None, 97)
     loud = np.zeros((6, 12), np.bool_)
@@ -308,7 +307,7 @@ def test_counts_that_make_no_sense_break_nothing(
         assert spike.grew == ()
 
 
-def test_a_spike_whose_stacks_are_gone_is_told_without_them() -> None:
+def test_a_spike_whose_stacks_are_gone_is_reported_without_them() -> None:
     rows = [(second, 0, 97, 96 if 50 <= second < 54 else 2) for second in range(120)]
     (spike,) = find(OnlyHeat(heat(rows)), SpikeOptions()).spikes
     assert spike.start_ns == 50 * SECOND

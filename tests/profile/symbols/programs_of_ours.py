@@ -58,7 +58,7 @@ def offset_of(path, address: int) -> int:
 
 
 def name_at(table: Table, path, symbol: str) -> str | None:
-    """What a table says two bytes into a function, found by nm in another copy of the program."""
+    """The name in a table two bytes into a function, whose address nm gives from another copy."""
     for line in subprocess.run(
         ["nm", path], check=True, capture_output=True, text=True
     ).stdout.splitlines():

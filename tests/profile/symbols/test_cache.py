@@ -1,4 +1,4 @@
-"""Names under a build id: whole, private, bounded, and never a reason to fail."""
+"""The symbol cache: checked, private, of limited size, and never the cause of a failure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_it_is_private(kept, tmp_path):
     assert stat.S_IMODE((tmp_path / "names").stat().st_mode) == 0o700
 
 
-def test_one_flipped_bit_anywhere_or_a_torn_end_and_it_was_never_there(kept, tmp_path):
+def test_an_entry_with_a_flipped_bit_or_a_truncated_end_counts_as_missing(kept, tmp_path):
     path = only_file(tmp_path)
     whole = path.read_bytes()
     for at in range(len(whole)):
@@ -76,7 +76,7 @@ def test_keys_that_are_no_names_of_files_are_refused(kept, tmp_path):
     assert only_file(tmp_path)
 
 
-def test_what_was_used_longest_ago_goes_when_room_is_short(tmp_path):
+def test_the_least_recently_used_entry_is_deleted_first(tmp_path):
     size = len(cache.pack(TABLE)) + cache.HEAD_SIZE
     small = Cache(str(tmp_path / "names"), most_bytes=2 * size)
     for number, key in enumerate(("aaaa", "bbbb")):
@@ -94,7 +94,7 @@ def test_without_a_place_to_write_nothing_is_kept_and_nothing_fails(tmp_path):
         assert found.load_table(KEY) is None
 
 
-def test_it_is_where_the_user_keeps_such_things(monkeypatch):
+def test_the_cache_is_in_the_users_cache_directory(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert default_directory() == "/somewhere/sexton/symbols"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")

@@ -1,4 +1,4 @@
-"""Names as they were written; and those that would grow without bounds stay as they are."""
+"""Demangled names; names that would expand without limit stay mangled."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_sound_name_of_that_kind_is_written_and_children_are_bounded():
     assert plain[MOST_CHILDREN:] == names[MOST_CHILDREN:]
 
 
-def test_where_no_child_can_be_had_the_name_is_left_alone(monkeypatch):
+def test_if_fork_fails_the_name_stays_mangled(monkeypatch):
     def refuse() -> int:
         raise BlockingIOError(11, "no more processes")
 

@@ -1,4 +1,4 @@
-"""Go's own table of functions: three of its forms made by hand, and junk."""
+"""Go's function table: three versions made by hand, and junk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ END = 0x1100
 
 
 class Program:
-    """As much of an ELF file as is asked for here."""
+    """The part of an ELF file that is needed here."""
 
     order = "<"
 
@@ -67,12 +67,12 @@ def test_every_function_has_its_extent_and_its_name(magic, word):
     assert rows.size.tolist() == [0x40, 0x80, 0x40]
 
 
-def test_where_the_head_does_not_tell_the_text_begins_with_its_section():
+def test_without_a_text_address_in_the_header_the_text_section_is_used():
     rows, _ = go_functions(Program(table(0xFFFFFFF1, text=0)))
     assert rows.start.tolist() == [start for start, _ in FUNCTIONS]
 
 
-def test_what_is_no_such_table_is_none():
+def test_anything_else_is_not_a_table():
     good = table(0xFFFFFFF1)
     assert go_functions(Program(b"\0" * 200)) is None
     assert go_functions(Program(good[:60])) is None

@@ -23,9 +23,7 @@ BUILD, OTHER = "ab" * 20, "cd" * 20
 
 
 def facts(start=START, end=END, build_id=BUILD):
-    return KernelFacts(
-        text_symbol="_text", text_address=start, start=start, end=end, build_id=build_id
-    )
+    return KernelFacts(text_symbol="_text", text_address=start, end=end, build_id=build_id)
 
 
 @pytest.fixture
@@ -56,14 +54,14 @@ def test_the_running_kernel_names_what_was_recorded_on_it(here):
     assert named(facts()) == ("sys_read", [])
 
 
-def test_another_build_is_not_guessed_from_and_the_line_says_what_to_give(here):
+def test_another_build_is_not_used_and_the_problem_says_what_to_pass(here):
     name, (problem,) = named(facts(build_id=OTHER))
     assert name is None
     assert "another kernel" in problem
     assert "--kallsyms FILE" in problem
 
 
-def test_the_same_build_of_an_earlier_boot_is_moved_to_where_it_was(here):
+def test_the_same_build_of_an_earlier_boot_is_shifted(here):
     shift = 0x3000000
     moved = facts(START + shift, END + shift)
     assert named(moved, at=0xFFFFFFFF81000104 + shift) == ("sys_read", [])
@@ -77,7 +75,7 @@ def test_without_a_build_id_release_and_address_must_both_agree(here):
     assert named(KernelFacts())[0] is None
 
 
-def test_a_capture_cut_off_before_it_told_its_kernel_is_named_by_one_of_the_same_text(here):
+def test_a_capture_truncated_before_its_metadata_uses_a_kernel_with_the_same_text_range(here):
     name, (problem,) = named(facts(build_id=None), release=None)
     assert name == "sys_read"
     assert "the capture does not name its kernel" in problem
@@ -87,7 +85,7 @@ def test_a_capture_cut_off_before_it_told_its_kernel_is_named_by_one_of_the_same
         assert "cannot confirm that the running kernel was recorded" in problem
 
 
-def test_where_kernels_never_move_the_end_of_the_text_tells_builds_apart(here, tmp_path):
+def test_without_kaslr_the_end_of_the_text_distinguishes_builds(here, tmp_path):
     (tmp_path / "given").write_bytes(TEXT)
     given = SymbolOptions(kallsyms=str(tmp_path / "given"))
     name, (problem,) = named(facts(end=END + 64, build_id=None), options=given)
@@ -95,7 +93,7 @@ def test_where_kernels_never_move_the_end_of_the_text_tells_builds_apart(here, t
     assert "another boot or kernel" in problem
 
 
-def test_a_named_file_is_used_if_its_text_is_where_the_captures_was(here, tmp_path):
+def test_a_given_file_is_used_if_its_text_address_is_that_of_the_capture(here, tmp_path):
     (tmp_path / "snapshot.gz").write_bytes(gzip.compress(TEXT))
     here(build_id=OTHER)
     given = SymbolOptions(kallsyms=str(tmp_path / "snapshot.gz"))
@@ -106,7 +104,7 @@ def test_a_named_file_is_used_if_its_text_is_where_the_captures_was(here, tmp_pa
     assert "_text at 0xffffffff81000000, in the capture at 0xffffffff81001000" in problem
 
 
-def test_a_named_file_that_cannot_be_read_is_told_and_nothing_else_is_tried(here, tmp_path):
+def test_a_given_file_that_cannot_be_read_is_reported_and_nothing_else_is_tried(here, tmp_path):
     for path, said in (("none", "No such file"), ("junk", "no kernel symbol")):
         (tmp_path / "junk").write_text("junk\n")
         given = SymbolOptions(kallsyms=str(tmp_path / path))
@@ -135,11 +133,11 @@ def test_perfs_own_copy_is_found_by_build_id(here, tmp_path):
     assert named(facts()) == ("sys_read", [])
 
 
-def test_under_another_root_this_machines_kernel_says_nothing(here, tmp_path):
+def test_under_another_root_this_machines_kernel_is_not_used(here, tmp_path):
     assert named(facts(), options=SymbolOptions(root=str(tmp_path)))[0] is None
 
 
-def test_addresses_hidden_from_us_are_told(here, tmp_path):
+def test_hidden_addresses_are_reported(here, tmp_path):
     (tmp_path / "kallsyms").write_bytes(b"0000000000000000 T _text\n0000000000000000 T sys_read\n")
     name, (problem,) = named(facts())
     assert name is None

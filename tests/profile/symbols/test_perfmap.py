@@ -1,4 +1,4 @@
-"""What compilers say of code they made."""
+"""Perf maps of JIT compilers."""
 
 from __future__ import annotations
 

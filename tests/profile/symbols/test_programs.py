@@ -1,4 +1,4 @@
-"""Which file is believed to be the one that was mapped, and where it is found."""
+"""Which file is accepted as the mapped one, and where it is found."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def programs(cache=None, **options):
     return Programs(SymbolOptions(**options), Cache(cache and str(cache)))
 
 
-def test_a_file_with_the_told_build_id_is_read(program):
+def test_a_file_with_the_right_build_id_is_read(program):
     found = programs()
     assert name_at(found.table(mapped(program)), program, "hidden") == "hidden"
     assert found.problems() == []
 
 
-def test_a_file_that_changed_since_is_not_used_and_that_is_told_once(program, tmp_path):
+def test_a_file_that_changed_is_not_used_and_reported_once(program, tmp_path):
     told = mapped(program)._replace(path=str(tmp_path / "load"))
     build(tmp_path / "load", source="int main(void) { return 0; }")
     found = programs()
@@ -48,7 +48,7 @@ def test_a_file_that_changed_since_is_not_used_and_that_is_told_once(program, tm
     assert found.problems() == []
 
 
-def test_without_a_build_id_the_inode_must_be_the_told_one(program):
+def test_without_a_build_id_the_inode_must_match(program):
     inode = os.stat(program).st_ino
     assert len(programs().table(MappedFile(str(program), None, 0, 1, inode))) > 0
     assert len(programs().table(MappedFile(str(program), None, 0, 1, inode + 1))) == 0
@@ -77,7 +77,7 @@ def test_a_file_that_is_gone_is_found_in_a_directory_that_was_named(program, tmp
         assert name_at(table, program, "hidden") == "hidden"
 
 
-def test_perfs_own_store_is_looked_into(program, tmp_path):
+def test_perfs_own_store_is_searched(program, tmp_path):
     gone = mapped(program)._replace(path="/nowhere/load (deleted)")
     folder = tmp_path / "home" / ".debug" / ".build-id" / gone.build_id[:2] / gone.build_id[2:]
     folder.mkdir(parents=True)
@@ -97,9 +97,7 @@ def test_a_stripped_program_is_named_by_its_debug_file(program, tmp_path):
     assert name_at(table, program, "hidden") == "hidden"
 
 
-def test_the_debug_file_may_lie_where_the_program_points_to_but_must_be_of_the_same_build(
-    program, tmp_path
-):
+def test_the_debug_file_may_be_at_the_debug_link_but_must_be_of_the_same_build(program, tmp_path):
     run("objcopy", "--only-keep-debug", program, tmp_path / "load.debug")
     run("strip", "-o", tmp_path / "bare", program)
     link = f"--add-gnu-debuglink={tmp_path}/load.debug"
@@ -163,7 +161,7 @@ def test_under_a_root_nothing_of_this_machine_is_read(program, tmp_path):
     assert len(programs(root=str(tmp_path / "root")).table(told)) > 0
 
 
-def test_a_fifo_a_device_and_junk_at_the_told_path_are_told_as_problems(tmp_path):
+def test_a_fifo_a_device_and_junk_at_the_path_are_reported_as_problems(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "junk").write_bytes(b"\x7fELF\x02\x01" + b"\xff" * 200)
     found = programs()
@@ -176,9 +174,7 @@ def test_a_fifo_a_device_and_junk_at_the_told_path_are_told_as_problems(tmp_path
     assert any(f"{tmp_path}/fifo" in line for line in lines)
 
 
-def test_another_file_of_the_same_name_in_a_directory_is_not_said_to_have_changed(
-    program, tmp_path
-):
+def test_another_file_of_the_same_name_in_a_directory_is_not_reported_as_changed(program, tmp_path):
     build(tmp_path / "load", source="int main(void) { return 0; }")
     (tmp_path / "junk").write_bytes(b"junk")
     found = programs(directories=(str(tmp_path),))
@@ -188,7 +184,7 @@ def test_another_file_of_the_same_name_in_a_directory_is_not_said_to_have_change
     assert line.startswith("/nowhere/load, /nowhere/junk: not found")
 
 
-def test_no_descriptor_is_left_open_however_many_processes_are_asked(program):
+def test_no_descriptor_is_left_open_for_any_number_of_processes(program):
     found = programs()
     before = len(os.listdir("/proc/self/fd"))
     for number in range(20):
@@ -203,7 +199,7 @@ def test_what_the_kernel_maps_itself_is_not_missed():
     assert found.problems() == []
 
 
-def test_hostile_names_are_escaped_in_what_is_told_and_many_are_counted():
+def test_hostile_names_are_escaped_in_problems_and_many_are_counted():
     found = programs()
     for number in range(5):
         found.table(MappedFile(f"/no/\x1b[2J{number}", "ab" * 20))

@@ -1,4 +1,4 @@
-"""Names of Rust's newer form: what binutils makes of real ones, and what nobody should try."""
+"""Rust v0 names: the same output as binutils, and hostile names."""
 
 from __future__ import annotations
 

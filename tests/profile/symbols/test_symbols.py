@@ -1,4 +1,4 @@
-"""Maps of code that processes made, found where the process put them; the vDSO."""
+"""Perf maps of processes, found where each process wrote its own; the vDSO."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sexton.host.reader import LiveFiles
 from sexton.model.profile import Facts
 from sexton.profile.perf.raw import KernelFacts, MappedFile
 from sexton.profile.symbols import SymbolOptions
-from sexton.profile.symbols.running import innermost_pid, kernel_build_id, own_vdso, started_wall_s
-from sexton.profile.symbols.symbols import Symbols
+from sexton.profile.symbols.kernel import kernel_build_id
+from sexton.profile.symbols.symbols import Symbols, innermost_pid, own_vdso, started_wall_s
 from tests.profile.symbols.programs_of_ours import name_of
 from tests.profile.symbols.test_programs import wait_for
 
@@ -33,7 +33,7 @@ def child():
     running.wait()
 
 
-def test_a_living_process_is_asked_and_one_that_began_later_has_only_its_number(child):
+def test_the_perf_map_of_a_running_process_is_read(child):
     path = f"/tmp/perf-{child}.map"
     with open(path, "w") as file:
         file.write(MAP)

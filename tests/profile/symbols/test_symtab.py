@@ -1,4 +1,4 @@
-"""Names out of programs: what nm and the linker say, we say; and junk is never a crash."""
+"""Symbols of programs: the same as those of nm and the linker; junk never crashes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_debug_file_names_the_program_it_was_made_of(program, tmp_path):
     assert "sleep@plt" in table.names(np.arange(len(table)))
 
 
-def test_the_build_id_is_the_one_readelf_tells(program):
+def test_the_build_id_is_that_of_readelf(program):
     result = subprocess.run(["readelf", "-n", program], capture_output=True, text=True, check=True)
     assert f"Build ID: {elf_of(program).build_id()}" in result.stdout
 
@@ -91,7 +91,7 @@ def test_notes_may_end_in_the_middle_or_promise_too_much():
         assert build_id_in(junk) is None
 
 
-def test_what_is_no_elf_file_says_so():
+def test_a_file_that_is_not_elf_is_refused():
     for content in (b"", b"\x7fELF", b"#!/bin/sh\n" * 10, b"\x7fELF" + b"\xff" * 100):
         with pytest.raises(SourceMalformed):
             Elf(BytesImage(content, "x"))

@@ -1,4 +1,4 @@
-"""Places and the symbols they lie in."""
+"""Looking up the symbols of file offsets."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_rule_goes_by_names_as_they_are_shown():
     assert named(found, 104, plain=lambda name: name.replace("_Z1f", "function")) == ["_Z1f"]
 
 
-def test_a_call_through_the_linkage_table_says_so():
+def test_a_call_through_the_linkage_table_is_marked():
     assert named(table((100, 16, CALL, "malloc")), 108) == ["malloc@plt"]
 
 
@@ -85,7 +85,7 @@ def test_an_empty_table_names_nothing():
     st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)), max_size=20),
     st.lists(st.integers(0, 2**64 - 1), max_size=20),
 )
-def test_a_place_is_in_the_symbol_that_it_is_said_to_be_in(symbols, places):
+def test_an_offset_lies_within_the_symbol_found_for_it(symbols, places):
     if not symbols:
         return
     found = table(*((start, size, GLOBAL, "x") for start, size in symbols))

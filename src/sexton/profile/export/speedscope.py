@@ -116,11 +116,9 @@ class _Writer:
         ]
 
     def add(self, profile: str, stack: str, weight: float) -> None:
-        found = self._profiles.get(profile)
-        if found is None:
-            found = self._profiles[profile] = [], []
-        found[0].append(stack)
-        found[1].append(weight)
+        stacks, weights = self._profiles.setdefault(profile, ([], []))
+        stacks.append(stack)
+        weights.append(weight)
 
     def pieces(self) -> Iterator[bytes]:
         """The document, in pieces."""

@@ -13,7 +13,7 @@ task.
 
 >>> from io import BytesIO
 >>> named = read(BytesIO(b"java;start_thread;vfs_read_[k] 7\n"), "java.folded")
->>> named.tasks, named.names, named.stacks.frame.tolist(), named.weight.tolist()
+>>> named.tasks, named.frames.names, named.stacks.frame.tolist(), named.weight.tolist()
 (('java',), ('start_thread', 'vfs_read'), [1, 0], [7])
 """
 
@@ -35,7 +35,6 @@ from sexton.profile.perf.named_samples import (
     NamedSamples,
     StackTable,
     text_of,
-    unknown_column,
 )
 from sexton.profile.perf.stream import BOUNDS, Bounds, lines
 
@@ -135,12 +134,11 @@ class _Reader:
             facts.problems.append(f"{count(self._decimals, 'count')} with decimals: rounded")
         task = np.frombuffer(self._task, np.int32)
         stack, stacks = self._stacks.by_task(task, np.frombuffer(self._stack, np.int32))
-        names, modules, kinds = self._frames.columns()
         return NamedSamples(
             time_ns=np.zeros(len(task), np.int64),
-            cpu=unknown_column(len(task)),
+            cpu=np.full(len(task), -1, np.int32),
             thread=task,
-            cgroup=unknown_column(len(task)),
+            cgroup=np.full(len(task), -1, np.int32),
             event=np.zeros(len(task), np.int16),
             stack=stack,
             weight=np.frombuffer(self._weight, np.int64),
@@ -149,9 +147,7 @@ class _Reader:
             events=(Event("samples"),),
             tasks=tuple(self._tasks),
             stacks=stacks,
-            names=names,
-            modules=modules,
-            kinds=kinds,
+            frames=self._frames.frames(),
             facts=facts,
             timed=False,
         )

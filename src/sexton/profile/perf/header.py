@@ -60,8 +60,7 @@ _NO_USER_CHAIN = 1 << 22
 _USE_CLOCKID = 1 << 25
 _BUILD_ID = 1 << 34
 
-CALLCHAIN = 1 << 5
-TIME = 1 << 2
+_TIME = 1 << 2
 _STACK_USER = 1 << 13
 _CALL_STACK = 1 << 11  # of branch_sample_type: last-branch records hold a call stack
 
@@ -108,7 +107,7 @@ class Attr(NamedTuple):
 
     @property
     def timed(self) -> bool:
-        return bool(self.sample_type & TIME)
+        return bool(self.sample_type & _TIME)
 
     @property
     def clock(self) -> int | None:
@@ -141,7 +140,6 @@ class Attr(NamedTuple):
             branch_sample_type=self.branch_sample_type,
             regs_user=self.regs_user,
             regs_intr=self.regs_intr,
-            sample_id_all=self.sample_id_all,
             ids=self.ids,
         )
 
@@ -258,7 +256,9 @@ EVENT_DESC = 12
 SAMPLE_TIME = 21
 CLOCK_DATA = 29
 #: The sections that are read.
-READ = frozenset({BUILD_ID, HOSTNAME, OSRELEASE, NRCPUS, CMDLINE, EVENT_DESC, SAMPLE_TIME, 29})
+READ = frozenset(
+    {BUILD_ID, HOSTNAME, OSRELEASE, NRCPUS, CMDLINE, EVENT_DESC, SAMPLE_TIME, CLOCK_DATA}
+)
 #: Ten thousand build ids take 1 MB.
 MOST_BYTES = 32 << 20
 

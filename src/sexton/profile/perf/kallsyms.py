@@ -146,7 +146,7 @@ class _Lines:
         self.kind = kind[used]
         self.name_from = starts[used] + _HEAD
         self.name_to = ends[used]
-        self.modules = [KERNEL]
+        self.modules = {KERNEL: 0}
         self.module = np.zeros(len(self.address), np.int32)
         self._cut_modules(ends, np.cumsum(used) - 1, used)
         odd = np.flatnonzero(~regular & (ends > starts))
@@ -171,27 +171,21 @@ class _Lines:
         behind = tabs >= self.name_from[rows]
         tabs, rows, ends = tabs[behind], rows[behind], ends[behind]
         self.name_to[rows] = tabs
-        known: dict[bytes, int] = {}
         for row, tab, end in zip(rows.tolist(), tabs.tolist(), ends.tolist(), strict=True):
-            module = self.text[tab + 1 : end].rstrip()
-            self.module[row] = self._number(known, module)
+            self.module[row] = self._number(self.text[tab + 1 : end].rstrip())
 
-    def _number(self, known: dict[bytes, int], module: bytes) -> int:
-        number = known.get(module)
-        if number is None:
-            number = known[module] = len(self.modules)
-            self.modules.append(module.decode("utf-8", "surrogateescape"))
-        return number
+    def _number(self, module: bytes) -> int:
+        name = module.decode("utf-8", "surrogateescape")
+        return self.modules.setdefault(name, len(self.modules))
 
     def _add_odd(self, starts: I64, ends: I64) -> None:
         """Lines of other widths (32-bit kernels): one by one."""
         found = []
-        known: dict[bytes, int] = {}
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             match = _ODD.fullmatch(self.text, start, end)
             if match is None or not _USED[match[2][0]]:
                 continue
-            module = self._number(known, b"[%s]" % match[4]) if match[4] is not None else 0
+            module = self._number(b"[%s]" % match[4]) if match[4] is not None else 0
             found.append((int(match[1], 16), match[2][0], *match.span(3), module))
         if not found:
             return

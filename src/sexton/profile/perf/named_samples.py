@@ -19,10 +19,9 @@ from array import array
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from sexton.errors import SourceMalformed
-from sexton.model.profile import I16, I32, I64, U8, Event, Facts, Frames, Kind, Profile, Thread
+from sexton.model.profile import I16, I32, I64, Event, Facts, Frames, Kind, Profile, Thread
 from sexton.model.text import count
 from sexton.profile.stack_tree import grow
 
@@ -69,9 +68,7 @@ class NamedSamples:
     events: tuple[Event, ...]
     tasks: tuple[str, ...]
     stacks: Stacks
-    names: tuple[str, ...]
-    modules: tuple[str, ...]
-    kinds: U8
+    frames: Frames
     facts: Facts
     timed: bool = True
 
@@ -91,12 +88,13 @@ class FrameTable:
     def id(self, name: str, module: str, kind: Kind) -> int:
         return self._ids.setdefault((name, module, int(kind)), len(self._ids))
 
-    def columns(self) -> tuple[tuple[str, ...], tuple[str, ...], U8]:
-        """Names, modules and kinds, by id."""
-        names = tuple(name for name, _, _ in self._ids)
-        modules = tuple(module for _, module, _ in self._ids)
-        kinds = np.fromiter((kind for _, _, kind in self._ids), np.uint8, len(self._ids))
-        return names, modules, kinds
+    def frames(self) -> Frames:
+        """The frames by id."""
+        return Frames(
+            tuple([name for name, _, _ in self._ids]),
+            tuple([module for _, module, _ in self._ids]),
+            np.array([kind for _, _, kind in self._ids], np.uint8),
+        )
 
 
 class StackTable:
@@ -151,12 +149,9 @@ class StackTable:
         # The source of each frame: the start of its stack, plus its position in the stack.
         shift = (starts[:-1][chosen] - (ends - lengths)).astype(np.int32)
         source = np.repeat(shift, lengths) + np.arange(int(lengths.sum()), dtype=np.int32)
-        frames = np.frombuffer(self._frames, np.int32)[source] if len(source) else _NO_I32
+        frames = np.frombuffer(self._frames, np.int32)[source] if len(source) else source
         start = np.concatenate(([0], ends)).astype(np.int64)
         return row.astype(np.int32).reshape(-1), Stacks(tasks, start, frames)
-
-
-_NO_I32: I32 = np.zeros(0, np.int32)
 
 
 def kind_of(module: str, address: int | None = None) -> Kind:
@@ -187,11 +182,6 @@ def text_of(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def unknown_column(rows: int) -> npt.NDArray[np.int32]:
-    """A column of -1, unknown."""
-    return np.full(rows, -1, np.int32)
-
-
 ROOT = "all"
 
 
@@ -199,11 +189,9 @@ def profile_of(named: NamedSamples) -> Profile:
     """The same samples in time order, with their stacks as a tree."""
     tasks = len(named.tasks)
     table = Frames(
-        names=(ROOT, *named.tasks, *named.names),
-        modules=("", *("" for _ in named.tasks), *named.modules),
-        kinds=np.concatenate(
-            (np.array([Kind.ROOT], np.uint8), np.full(tasks, Kind.TASK, np.uint8), named.kinds)
-        ),
+        names=(ROOT, *named.tasks, *named.frames.names),
+        modules=("", *("" for _ in named.tasks), *named.frames.modules),
+        kinds=np.array([Kind.ROOT, *[Kind.TASK] * tasks, *named.frames.kinds.tolist()], np.uint8),
     )
     tree, leaf = grow(
         _shifted(named.stacks.task, 1),

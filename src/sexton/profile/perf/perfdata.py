@@ -28,7 +28,7 @@ from sexton.model.text import count
 from sexton.profile.perf.compressed import unpack
 from sexton.profile.perf.header import MOST_BYTES, READ, Attr, Features, is_perf_data
 from sexton.profile.perf.pieces import PIECE, Capture, Part, pieces, read_piece
-from sexton.profile.perf.raw import LATEST_NS, KernelFacts, MappedFile, Module, Raw
+from sexton.profile.perf.raw import LATEST_NS, KernelFacts, MappedFile, Raw
 from sexton.profile.perf.records import CompressedFound, Rows, SideRecords
 from sexton.profile.perf.spaces import Mapper, Timelines, mapped_file, timelines, unknown_comm
 from sexton.profile.perf.walk import Columns, walker
@@ -50,7 +50,7 @@ _NO_BRANCHES = (
 
 
 def read_raw(path: str | os.PathLike[str]) -> Raw:
-    """Read a capture; "-" is standard input."""
+    """Read a capture: a file, or a directory of perf."""
     try:
         return _read(os.fspath(path))
     except OSError as error:
@@ -290,27 +290,22 @@ def _with_build_ids(mapper: Mapper, features: Features) -> list[MappedFile]:
 
 
 def _kernel(read: _Read) -> KernelFacts:
-    """Kernel text and modules, from the maps perf wrote for them."""
+    """The kernel's text, from the map perf wrote for it, and symbols loaded meanwhile."""
     build_ids = {
         entry.path: entry.build_id for entry in read.side.features.build_ids if entry.kernel
     }
     facts = KernelFacts(ksymbols=sorted(read.side.ksymbols.values()))
-    modules: dict[int, Module] = {}
-    rows = read.maps[read.maps["kernel"]][:_MOST_MODULES]
-    for row in rows.tolist():
+    # The other kernel maps are modules.
+    for row in read.maps[read.maps["kernel"]][:_MOST_MODULES].tolist():
         _, _, start, length, pgoff, at, part, size, _ = row
         file = read.mapped(part, at, size)
         kernel = next((name for name in _KERNEL_NAMES if file.path.startswith(name)), None)
-        build_id = file.build_id or build_ids.get(file.path) or (kernel and build_ids.get(kernel))
         if kernel is not None:
             facts.text_symbol = file.path.removeprefix(kernel) or None
             facts.text_address = pgoff
-            facts.start, facts.end = start, start + length
-            facts.build_id = build_id
-        else:
-            modules[start] = Module(start, start + length, file.path, build_id)
+            facts.end = start + length
+            facts.build_id = file.build_id or build_ids.get(file.path) or build_ids.get(kernel)
     facts.build_id = facts.build_id or next(
         (build_ids[name] for name in _KERNEL_NAMES if name in build_ids), None
     )
-    facts.modules = [modules[start] for start in sorted(modules)]
     return facts

@@ -1,9 +1,8 @@
 """Read the records of a capture, a few megabytes at a time.
 
 perf writes one file, or (``--threads``, ``--kcore``) a directory with the file ``data`` and streams
-``data.0``, ``data.1``, … of records only. Input from a pipe is copied to an unlinked file first,
-because it is read twice: tasks and maps before samples, since the buffers of different cores are
-not in time order.
+``data.0``, ``data.1``, … of records only. Both are read twice: tasks and maps before samples,
+because the buffers of different cores are not in time order.
 
 Quirks: two kinds of records (AUXTRACE and TRACING_DATA) are followed by bytes that are not part of
 any record; they are skipped.
@@ -19,6 +18,7 @@ import stat
 import struct
 import tempfile
 from collections.abc import Iterator
+from io import FileIO
 from typing import NamedTuple
 
 import numpy as np
@@ -72,7 +72,10 @@ class Capture(Closing):
         self.parts: list[Part] = []
         with contextlib.ExitStack() as unwound:
             unwound.callback(self._held.close)
-            self.main = self._open(path)
+            if os.path.isdir(path):
+                self.main = self._from_directory(path)
+            else:
+                self.main = self._hold(open_regular(path))
             self.size = os.fstat(self.main).st_size
             self.head: Head = read_head(path, self.size, self.read_at)
             self.parts.insert(0, self._data())
@@ -89,35 +92,11 @@ class Capture(Closing):
 
     def temporary(self) -> int:
         """An unlinked temporary file."""
-        try:
-            spool = tempfile.TemporaryFile(buffering=0, prefix="sexton-")  # noqa: SIM115 - held
-        except OSError as error:
-            raise failure(tempfile.gettempdir(), error) from None
-        return self._held.enter_context(spool).fileno()
-
-    def _open(self, path: str) -> int:
-        if path == "-":
-            return self._from_stdin()
-        if os.path.isdir(path):
-            return self._from_directory(path)
-        return self._hold(open_regular(path))
+        return self._held.enter_context(temporary_file()).fileno()
 
     def _hold(self, descriptor: int) -> int:
         self._held.callback(os.close, descriptor)
         return descriptor
-
-    def _from_stdin(self) -> int:
-        status = os.fstat(0)
-        if stat.S_ISREG(status.st_mode):
-            return self._hold(os.dup(0))
-        spool, size = self.temporary(), 0
-        most = room()
-        while piece := os.read(0, 1 << 20):
-            size += len(piece)
-            if size > most:
-                raise SourceMalformed(self.path, 0, f"more than {most:,} bytes; save it to a file")
-            write_all(spool, piece)
-        return spool
 
     def _from_directory(self, path: str) -> int:
         try:
@@ -158,6 +137,14 @@ def open_regular(path: str) -> int:
         hint = "; pass a pipe as - (standard input)" if piped else ""
         raise SourceMalformed(path, 0, f"not a regular file{hint}")
     return descriptor
+
+
+def temporary_file() -> FileIO:
+    """An unlinked file, which lives as long as it is open."""
+    try:
+        return tempfile.TemporaryFile(buffering=0, prefix="sexton-")
+    except OSError as error:
+        raise failure(tempfile.gettempdir(), error) from None
 
 
 def room() -> int:

@@ -16,7 +16,7 @@ labels, whose names vary by writer: ``comm``, ``thread``, ``thread_comm`` and so
 >>> data += text(1, number(1, 1) + number(2, 2)) + text(5, number(1, 1) + number(2, 3))
 >>> data += text(4, number(1, 9) + text(4, number(1, 1))) + text(2, text(1, b"\x09") + number(2, 4))
 >>> named = read(BytesIO(data), "cpu.pb")
->>> named.events, named.tasks, named.names, named.weight.tolist()
+>>> named.events, named.tasks, named.frames.names, named.weight.tolist()
 ((Event(name='samples', hertz=None, period=None),), ('[unknown]',), ('main',), [4])
 """
 
@@ -38,7 +38,6 @@ from sexton.profile.perf.named_samples import (
     StackTable,
     kind_of,
     text_of,
-    unknown_column,
 )
 from sexton.profile.perf.protobuf import fields, numbers, signed, varint
 from sexton.profile.perf.stream import Bounds, whole
@@ -154,12 +153,11 @@ class _Reader:
         row, stacks = self._stacks.by_task(
             np.array(task, np.int32), np.array(stack, np.int32).reshape(-1)
         )
-        functions, modules, kinds = self._frames.columns()
         return NamedSamples(
             time_ns=np.zeros(rows, np.int64),
             cpu=np.array(cpu, np.int32),
             thread=np.array(thread, np.int32),
-            cgroup=unknown_column(rows),
+            cgroup=np.full(rows, -1, np.int32),
             event=np.zeros(rows, np.int16),
             stack=row,
             weight=np.array(weight, np.int64),
@@ -168,9 +166,7 @@ class _Reader:
             events=(event,),
             tasks=tuple(tasks),
             stacks=stacks,
-            names=functions,
-            modules=modules,
-            kinds=kinds,
+            frames=self._frames.frames(),
             facts=self._facts,
             timed=False,
         )
@@ -210,10 +206,12 @@ class _Reader:
         return chosen, Event(name or "samples", hertz)
 
     def _type(self, raw: bytes) -> tuple[str, str]:
-        varints = {
-            field: value for field, value in fields(raw, self._path) if isinstance(value, int)
-        }
+        varints = self._varints(raw)
         return self._string(varints.get(1, 0)), self._string(varints.get(2, 0))
+
+    def _varints(self, raw: bytes) -> dict[int, int]:
+        """The fields of a message that are numbers."""
+        return {field: value for field, value in fields(raw, self._path) if isinstance(value, int)}
 
     def _string(self, at: int) -> str:
         if not at:
@@ -225,14 +223,14 @@ class _Reader:
     def _mappings(self) -> dict[int, str]:
         found = {}
         for raw in self._tables.mappings:
-            varints = {f: value for f, value in fields(raw, self._path) if isinstance(value, int)}
+            varints = self._varints(raw)
             found[varints.get(1, 0)] = self._string(varints.get(5, 0))
         return found
 
     def _function_names(self) -> dict[int, str]:
         found = {}
         for raw in self._tables.functions:
-            varints = {f: value for f, value in fields(raw, self._path) if isinstance(value, int)}
+            varints = self._varints(raw)
             name = self._string(varints.get(2, 0)) or self._string(varints.get(3, 0))
             found[varints.get(1, 0)] = name or UNKNOWN
         return found
@@ -293,15 +291,11 @@ class _Reader:
         return found
 
     def _label(self, raw: bytes) -> tuple[str, str | int]:
-        varints = {
-            field: value for field, value in fields(raw, self._path) if isinstance(value, int)
-        }
+        varints = self._varints(raw)
         key = self._string(varints.get(1, 0)).lower()
-        found = self._labels[raw] = (
-            key,
-            self._string(varints.get(2, 0)) or signed(varints.get(3, 0)),
-        )
-        return found
+        value = self._string(varints.get(2, 0)) or signed(varints.get(3, 0))
+        self._labels[raw] = key, value
+        return key, value
 
 
 def _name(labels: dict[str, str | int]) -> str | None:

@@ -65,15 +65,6 @@ class Space(NamedTuple):
     maps: Maps
 
 
-class Module(NamedTuple):
-    """A kernel map: ``[kernel.kallsyms]`` or a module."""
-
-    start: int
-    end: int
-    path: str
-    build_id: str | None
-
-
 class KernelSymbol(NamedTuple):
     """Kernel text that was loaded during the capture: BPF programs, trampolines."""
 
@@ -85,14 +76,12 @@ class KernelSymbol(NamedTuple):
 @dataclass(slots=True, kw_only=True)
 class KernelFacts:
     """`text_symbol` is ``_text`` or ``_stext``, `text_address` its address when recorded: kallsyms
-    of another boot is off by the difference. `None` is unknown."""
+    of another boot is off by the difference. `end` is that of its map. `None` is unknown."""
 
     text_symbol: str | None = None
     text_address: int | None = None
-    start: int | None = None
     end: int | None = None
     build_id: str | None = None
-    modules: list[Module] = field(default_factory=list)
     ksymbols: list[KernelSymbol] = field(default_factory=list)
 
 

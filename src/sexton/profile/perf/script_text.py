@@ -48,7 +48,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from sexton.errors import SourceMalformed
-from sexton.model.profile import I32, UNKNOWN, Clock, Event, Facts, Thread
+from sexton.model.profile import UNKNOWN, Clock, Event, Facts, Thread
 from sexton.model.text import count, size
 from sexton.profile.perf.named_samples import FrameTable, NamedSamples, StackTable, kind_of, text_of
 from sexton.profile.perf.raw import LATEST_NS
@@ -267,8 +267,9 @@ def looks_like(head: bytes) -> bool:
 class _Reader:
     def __init__(self, path: str) -> None:
         self.facts = Facts(path=path, format="perf script")
-        self._prologue: Prologue | None = Prologue(self.facts)
-        self._events = self._prologue.events if self._prologue else {}
+        prologue = Prologue(self.facts)
+        self._prologue: Prologue | None = prologue  # until the first sample
+        self._events = prologue.events
         self._rest = b""
         self._seen = 0
         self._skipped = 0
@@ -311,7 +312,8 @@ class _Reader:
             cut = data.rfind(b"\n")
             if len(data) - cut > MOST_LINE:
                 raise SourceMalformed(self.facts.path, 0, f"line longer than {size(MOST_LINE)}")
-            self._lines(data[:cut].split(b"\n"))
+            for line in data[:cut].split(b"\n"):
+                self._line(line)
             self._rest = data[cut + 1 :]
 
     def finish(self) -> NamedSamples:
@@ -324,12 +326,8 @@ class _Reader:
 
     def _blocks(self, blocks: Iterable[bytes]) -> None:
         """The fast path: first lines and chains that are in the caches."""
-        match, chain_ids, who_ids, what_ids = (
-            header_match,
-            self._chain_ids,
-            self._who_ids,
-            self._what_ids,
-        )
+        match, chain_ids = header_match, self._chain_ids
+        who_ids, what_ids = self._who_ids, self._what_ids
         time, who, what, stack = self._time, self._who, self._what, self._stack
         for block in blocks:
             head, _, chain = block.partition(b"\n")
@@ -357,14 +355,11 @@ class _Reader:
                 raise self._beyond_time() from None
 
     def _slow(self, block: bytes) -> None:
-        self._lines(block.split(b"\n"))
+        for line in block.split(b"\n"):
+            self._line(line)
         self._close()
         if self._torn:
             self._tear(self._torn + b"\n")  # an empty line within a name: "a\n\nb"
-
-    def _lines(self, lines: Iterable[bytes]) -> None:
-        for line in lines:
-            self._line(line)
 
     def _line(self, line: bytes) -> None:
         if self._prologue is not None:
@@ -517,12 +512,11 @@ class _Reader:
         event_of = np.array([events[event] for event, _ in self._whats], np.int16)
         cgroup_id = [-1 if group is None else cgroups[group] for _, group in self._whats]
         stack, stacks = self._stacks.by_task(task[who], np.frombuffer(self._stack, np.int32))
-        names, modules, kinds = self._frames.columns()
         return NamedSamples(
             time_ns=time_ns,
-            cpu=_column(cpu, who),
-            thread=_column(thread, who),
-            cgroup=_column(np.array(cgroup_id, np.int32), what),
+            cpu=cpu[who],
+            thread=thread[who],
+            cgroup=np.array(cgroup_id, np.int32)[what],
             event=event_of[what],
             stack=stack,
             weight=None,
@@ -531,9 +525,7 @@ class _Reader:
             events=tuple(self._event(name) for name in events),
             tasks=tuple(self._tasks),
             stacks=stacks,
-            names=names,
-            modules=modules,
-            kinds=kinds,
+            frames=self._frames.frames(),
             facts=facts,
         )
 
@@ -547,7 +539,3 @@ class _Reader:
         if period and period >= 1000 and name.partition(":")[0] in ("cpu-clock", "task-clock"):
             return Event(name, hertz=round(1e9 / period))
         return Event(name or "samples", period=period)
-
-
-def _column(values: I32, chosen: I32) -> I32:
-    return values[chosen]

@@ -36,7 +36,7 @@ from sexton.model.profile import I32, I64
 from sexton.profile.perf.header import text
 from sexton.profile.perf.raw import KERNEL_PID, U64, MappedFile, Maps, Space, no_maps
 from sexton.profile.perf.records import COMM, FORK, MMAP2, Rows
-from sexton.profile.perf.walk import Since
+from sexton.profile.perf.walk import Since, value_at
 
 #: `Seeds.parent` of a space that inherited nothing.
 NO_PARENT = -1
@@ -173,31 +173,6 @@ class _Spaces:
             self.begin(pid, 0, None)
 
 
-def lookup(since: Since, keys: I32, times: I64) -> I32:
-    """The value of each key at its time, -1 if none yet.
-
-    >>> since = Since(*(np.array(column) for column in ([7, 7, 9], [0, 50, 0], [1, 2, 3])))
-    >>> lookup(since, np.array([7, 7, 9, 8], np.int32), np.array([49, 50, 1, 1])).tolist()
-    [1, 2, 3, -1]
-    """
-    low = np.searchsorted(since.key, keys, side="left")
-    high = np.searchsorted(since.key, keys, side="right")
-    first = low.copy()
-    while True:  # binary search, for all at once
-        open_ = low < high
-        if not open_.any():
-            break
-        middle = (low + high) // 2
-        past = np.zeros(len(low), np.bool_)
-        past[open_] = since.since_ns[middle[open_]] <= times[open_]
-        low = np.where(open_ & past, middle + 1, low)
-        high = np.where(open_ & ~past, middle, high)
-    found = np.full(len(keys), -1, np.int32)
-    known = low > first
-    found[known] = since.value[low[known] - 1]
-    return found
-
-
 _BUILD_ID = 1 << 14
 _LAST = np.uint64((1 << 64) - 1)
 #: The kernel's default limit (vm.max_map_count).
@@ -220,7 +195,7 @@ class Mapper:
         self._read = read
         self._lines = lines
         user = maps[~maps["kernel"]]
-        space = lookup(lines.spaces, user["pid"], user["time"])
+        space = value_at(lines.spaces, user["pid"], user["time"])
         user, space = user[space >= 0], space[space >= 0]
         order = np.lexsort((user["time"], space))
         self._rows = user[order]

@@ -6,7 +6,7 @@ fixed offsets; what follows is skipped in `Step`s, because counts in the sample 
 length. walk.c and walk_numpy.py both follow these steps and give the same arrays; C is about ten
 times faster. `native.engine` says which is used.
 
->>> shape_of(Layout(0x2001E7, 0, 0, 0, 0, True, ()))[:5]  # -a -g --all-cgroups
+>>> shape_of(Layout(0x2001E7, 0, 0, 0, 0, ()))[:5]  # -a -g --all-cgroups
 (8, 16, 24, 40, 56)
 """
 
@@ -60,7 +60,6 @@ class Layout(NamedTuple):
     branch_sample_type: int
     regs_user: int
     regs_intr: int
-    sample_id_all: bool
     ids: tuple[int, ...]
 
 
@@ -70,6 +69,30 @@ class Since(NamedTuple):
     key: I32
     since_ns: I64
     value: I32
+
+
+def value_at(since: Since, key: I32, time: I64, none: I32 | int = -1) -> I32:
+    """The value of each key at its time; `none` before the first.
+
+    >>> since = Since(*(np.array(column) for column in ([7, 7, 9], [0, 50, 0], [1, 2, 3])))
+    >>> value_at(since, np.array([7, 7, 9, 8], np.int32), np.array([49, 50, 1, 1])).tolist()
+    [1, 2, 3, -1]
+    """
+    number = len(since.key)
+    if not number:
+        return np.full(len(key), none, np.int32)
+    # A binary search for the last entry not after (key, time), for all at once.
+    low, high = np.zeros(len(key), np.int64), np.full(len(key), number, np.int64)
+    for _ in range(number.bit_length()):
+        middle = np.minimum((low + high) // 2, number - 1)
+        there = since.key[middle]
+        before = (there < key) | ((there == key) & (since.since_ns[middle] <= time))
+        going = low < high
+        low = np.where(before & going, middle + 1, low)
+        high = np.where(~before & going, middle, high)
+    last = np.maximum(low - 1, 0)
+    found = (low > 0) & (since.key[last] == key)
+    return np.where(found, since.value[last], none).astype(np.int32)
 
 
 class Columns(NamedTuple):

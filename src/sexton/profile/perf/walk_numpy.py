@@ -28,8 +28,8 @@ from sexton.profile.perf.walk import (
     Columns,
     Plan,
     Shape,
-    Since,
     Step,
+    value_at,
 )
 
 _HEADER = Struct("=IHH")
@@ -123,28 +123,16 @@ class NumpyWalker:
         unnamed = np.where(
             (samples.tid < 0) | (samples.tid == 2**31 - 1), -1, -2 - samples.tid.astype(np.int64)
         ).astype(np.int32)
-        comm = _value_at(self._plan.comms, samples.tid, samples.time, unnamed)
-        nowhere = np.full(len(comm), NO_SPACE, np.int32)
-        frames = _frames(
-            words, samples, _value_at(self._plan.spaces, samples.pid, samples.time, nowhere)
-        )
+        comm = value_at(self._plan.comms, samples.tid, samples.time, unnamed)
+        space = value_at(self._plan.spaces, samples.pid, samples.time, NO_SPACE)
+        frames = _frames(words, samples, space)
         stack, fresh = self._known_stacks.place(*_hashes(frames, comm))
         self._keep_stacks(frames, fresh, comm)
         cgroup = np.full(len(comm), -1, np.int32)
         those = samples.cgroup[samples.has_cgroup]
         cgroup[samples.has_cgroup], _ = self._known_cgroups.place(those, np.zeros_like(those))
-        self._taken.append(
-            (
-                samples.time,
-                samples.cpu,
-                samples.pid,
-                samples.tid,
-                comm,
-                cgroup,
-                samples.event,
-                stack,
-            )
-        )
+        own = (samples.time, samples.cpu, samples.pid, samples.tid)
+        self._taken.append((*own, comm, cgroup, samples.event, stack))
 
     def _keep_stacks(self, frames: _Frames, fresh: I64, comm: I32) -> None:
         depth = np.diff(frames.start)[fresh]
@@ -317,24 +305,6 @@ def _hashes(frames: _Frames, comm: I32) -> tuple[U64, U64]:
         halves.append(running[start[1:]] - running[start[:-1]] + ends)
         mixed = (mixed ^ (mixed >> np.uint64(31))) * _COMM
     return halves[0], halves[1]
-
-
-def _value_at(since: Since, key: I32, time: I64, none: I32) -> I32:
-    """The value of each key at its time: a search for the last entry not after (key, time)."""
-    low = np.zeros(len(key), np.int64)
-    high = np.full(len(key), len(since.key), np.int64)
-    for _ in range(len(since.key).bit_length()):
-        middle = np.minimum((low + high) // 2, max(len(since.key) - 1, 0))
-        there = since.key[middle]
-        before = (there < key) | ((there == key) & (since.since_ns[middle] <= time))
-        going = low < high
-        low = np.where(before & going, middle + 1, low)
-        high = np.where(~before & going, middle, high)
-    if not len(since.key):
-        return none
-    last = np.maximum(low - 1, 0)
-    found = (low > 0) & (since.key[last] == key)
-    return np.where(found, since.value[last], none).astype(np.int32)
 
 
 def _starts(counts: I64) -> I64:

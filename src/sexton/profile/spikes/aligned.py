@@ -9,20 +9,33 @@ the calm windows predict, and more than half of the events show it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sexton.model.profile import CELL_NS, CELLS, Floats
 from sexton.model.text import count as count_of
+from sexton.profile.heat import SECOND_NS
 from sexton.profile.significance import benjamini_hochberg, t_tail
 from sexton.profile.spikes.baseline import angle, share
-from sexton.profile.spikes.counts import Part, Range, count, parts_for, sample_cells
 from sexton.profile.spikes.describe import stretch, weights
 from sexton.profile.spikes.grid import Grid
 from sexton.profile.spikes.growth import Growth, growth
-from sexton.profile.spikes.spike import SECOND_NS, HeatSource, Spike, SpikeOptions, Spikes
-from sexton.profile.spikes.windows import WANTED, Window, window_of
+from sexton.profile.spikes.spike import Spike, SpikeOptions, Spikes
+from sexton.profile.spikes.windows import (
+    WANTED,
+    Part,
+    Range,
+    Window,
+    count,
+    parts_for,
+    sample_cells,
+    window_of,
+    window_with_gaps,
+)
+
+if TYPE_CHECKING:
+    from sexton.profile.opened import Opened
 
 _LOUDEST = 3
 _LEAST_CALM = 3
@@ -46,7 +59,7 @@ class _Core(NamedTuple):
     shown: int
 
 
-def aligned(opened: HeatSource, grid: Grid, options: SpikeOptions) -> Spikes:
+def aligned(opened: Opened, grid: Grid, options: SpikeOptions) -> Spikes:
     """Spikes around `options.at`."""
     problems: list[str] = []
     events = _inside(grid, options, problems)
@@ -68,7 +81,7 @@ def aligned(opened: HeatSource, grid: Grid, options: SpikeOptions) -> Spikes:
 
 
 class _Search(NamedTuple):
-    opened: HeatSource
+    opened: Opened
     grid: Grid
     options: SpikeOptions
     events: list[int]
@@ -154,11 +167,7 @@ def _windows(search: _Search, rows: Sequence[int]) -> list[Window]:
     for span in (*search.hot, *search.calm):
         start, end = (grid.time_ns(column) for column in span)
         window = window_of(grid, rows, start, end)
-        if window is None:
-            trials = float(grid.trials[np.asarray(rows), span.start : span.end].sum())
-            cpus = tuple(int(grid.cpus[row]) for row in rows)
-            window = Window(start, end, cpus, max(trials, 1.0))
-        windows.append(window)
+        windows.append(window or window_with_gaps(grid, rows, start, end))
     return windows
 
 
@@ -238,7 +247,7 @@ def _spike(search: _Search, cores: Sequence[_Core], grown: Growth, parts: Sequen
     usual = _shares(grid, rows, search.calm)
     shown = min(core.shown for core in cores)
     return Spike(
-        cpus=tuple(int(grid.cpus[row]) for row in rows),
+        cpus=grid.numbers(rows),
         start_ns=start,
         end_ns=max(until, onset + CELL_NS),
         onset_ns=onset,
@@ -271,16 +280,11 @@ def _shares(grid: Grid, rows: np.ndarray, spans: Sequence[_Span]) -> tuple[float
 def _when(search: _Search, cores: Sequence[_Core], parts: Sequence[Part]) -> tuple[int, int]:
     """In cells from the event: the busiest stretch over all events and cores together."""
     grid = search.grid
-    before = max(
-        (event - grid.time_ns(span.start)) // CELL_NS
-        for event, span in zip(search.events, search.hot, strict=True)
-    )
-    length = before + max(
-        -(-(grid.time_ns(span.end) - event) // CELL_NS)
-        for event, span in zip(search.events, search.hot, strict=True)
-    )
-    sums = np.zeros(length + 1)
-    for event, span in zip(search.events, search.hot, strict=True):
+    pairs = list(zip(search.events, search.hot, strict=True))
+    before = max((event - grid.time_ns(span.start)) // CELL_NS for event, span in pairs)
+    after = max(-(-(grid.time_ns(span.end) - event) // CELL_NS) for event, span in pairs)
+    sums = np.zeros(before + after + 1)
+    for event, span in pairs:
         start, end = (grid.time_ns(column) for column in span)
         place = before - (event - start) // CELL_NS
         for core in cores:

@@ -9,18 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sexton.model.profile import CELL_NS, CELLS, Bools, Floats
-from sexton.profile.spikes.baseline import Period, Scored
-from sexton.profile.spikes.counts import Range, count, heat_cells, parts_for, parts_of, sample_cells
+from sexton.profile.heat import SECOND_NS
+from sexton.profile.spikes.baseline import Scored
 from sexton.profile.spikes.grid import Grid
 from sexton.profile.spikes.growth import Growth, growth
 from sexton.profile.spikes.runs import Outliers, Run
-from sexton.profile.spikes.spike import SECOND_NS, HeatSource, Spike, SpikeOptions
-from sexton.profile.spikes.windows import LONGEST_NS, Matched, Window, matched, window_of
+from sexton.profile.spikes.spike import Spike, SpikeOptions
+from sexton.profile.spikes.windows import (
+    LONGEST_NS,
+    Matched,
+    Range,
+    count,
+    heat_cells,
+    matched,
+    parts_for,
+    parts_of,
+    sample_cells,
+    window_of,
+    window_with_gaps,
+)
+
+if TYPE_CHECKING:
+    from sexton.profile.opened import Opened
 
 #: Seconds at the start and end of a run that are searched for the change.
 _INSIDE = 2
@@ -30,7 +45,7 @@ _INSIDE = 2
 class Search:
     """The input of a search. `loud` are core-seconds that are not calm, and their neighbours."""
 
-    opened: HeatSource
+    opened: Opened
     outliers: Outliers
     options: SpikeOptions
     loud: Bools
@@ -115,10 +130,10 @@ def _grown(search: Search, members: Sequence[Placed]) -> tuple[Growth, Matched]:
         note = f"stacks of the first {LONGEST_NS // SECOND_NS} s only"
     spike = window_of(grid, rows, start, end)
     if spike is None:
-        # Some of its seconds were not sampled: count the others.
-        spike = _with_lost(grid, rows, start, end)
+        spike = window_with_gaps(grid, rows, start, end)
         note = "some seconds were not sampled"
-    calm = matched(grid, search.loud, rows, (start, end), _period(search, members))
+    period = search.outliers.scored(members[0].run).period
+    calm = matched(grid, search.loud, rows, (start, end), period)
     windows = [spike, *calm.windows]
     parts = parts_for(search.opened, windows, options.event)
     found = growth(count(parts, windows), 1, options.fdr)
@@ -126,10 +141,6 @@ def _grown(search: Search, members: Sequence[Placed]) -> tuple[Growth, Matched]:
         note = "samples of that time are gone: what grew is unknown"
     remarks = "; ".join(remark for remark in (calm.note, note) if remark)
     return found, Matched(calm.windows, remarks)
-
-
-def _period(search: Search, members: Sequence[Placed]) -> Period | None:
-    return search.outliers.scored(members[0].run).period
 
 
 def _spike(search: Search, members: Sequence[Placed], found: Growth, calm: Matched) -> Spike:
@@ -141,7 +152,7 @@ def _spike(search: Search, members: Sequence[Placed], found: Growth, calm: Match
     if len(calm.windows) < 2:
         note += "; q of what grew reflects sampling noise only" if calm.windows else ""
     return Spike(
-        cpus=tuple(sorted(int(grid.cpus[placed.run.core]) for placed in members)),
+        cpus=tuple(sorted(grid.numbers(placed.run.core for placed in members))),
         start_ns=min(
             min(placed.onset_ns for placed in members) // SECOND_NS * SECOND_NS,
             min(grid.time_ns(placed.run.start) for placed in members),
@@ -164,16 +175,6 @@ def _spike(search: Search, members: Sequence[Placed], found: Growth, calm: Match
         ),
         tested=found.tested,
     )
-
-
-def _with_lost(grid: Grid, rows: Sequence[int], start_ns: int, end_ns: int) -> Window:
-    first = max(0, start_ns // SECOND_NS - grid.first)
-    last = -(-end_ns // SECOND_NS) - grid.first
-    trials = float(grid.trials[np.asarray(rows), first:last].sum())
-    cpus = tuple(int(grid.cpus[row]) for row in rows)
-    # The first and last second belong to it only in part.
-    part = (end_ns - start_ns) / ((last - first) * SECOND_NS)
-    return Window(start_ns, end_ns, cpus, max(trials * part, 1.0))
 
 
 def _now(grid: Grid, run: Run, signal: Floats) -> float:

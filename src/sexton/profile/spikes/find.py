@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sexton.model.profile import Heat
 from sexton.model.text import count
-from sexton.profile.heat import heat_of, within
+from sexton.profile.heat import SECOND_NS, heat_of, within
 from sexton.profile.significance import t_tail
 from sexton.profile.spikes.aligned import aligned
 from sexton.profile.spikes.baseline import LEAST_SECONDS, Scored
 from sexton.profile.spikes.describe import Search, describe, widened
 from sexton.profile.spikes.grid import Grid, NoData, grid_of
 from sexton.profile.spikes.runs import Outliers, Run, find_outliers
-from sexton.profile.spikes.spike import (
-    SECOND_NS,
-    HeatSource,
-    Recurring,
-    Spike,
-    SpikeOptions,
-    Spikes,
-)
+from sexton.profile.spikes.spike import Recurring, Spike, SpikeOptions, Spikes
+
+if TYPE_CHECKING:
+    from sexton.profile.opened import Opened
 
 #: Runs on several cores are simultaneous if they overlap by this share.
 _OVERLAP = 0.5
 
 
-def find(opened: HeatSource, options: SpikeOptions) -> Spikes:
+def find(opened: Opened, options: SpikeOptions) -> Spikes:
     """The spikes of a profile, the strongest first, recurring bursts, and problems."""
     try:
         # The rate of one event among several is known only from its samples.
@@ -60,7 +57,7 @@ def find(opened: HeatSource, options: SpikeOptions) -> Spikes:
     )
 
 
-def _heats(opened: HeatSource, options: SpikeOptions) -> Iterator[Heat]:
+def _heats(opened: Opened, options: SpikeOptions) -> Iterator[Heat]:
     if options.event is None:
         return opened.heats(options.start_ns, options.end_ns)
     return (
@@ -220,7 +217,7 @@ def _recurring(search: Search, group: list[_Habit], with_example: bool) -> Recur
     if with_example:
         example = describe(_without_period(search, best), [best.run])[0]
     return Recurring(
-        cpus=tuple(sorted(int(outliers.grid.cpus[habit.core]) for habit in group)),
+        cpus=tuple(sorted(outliers.grid.numbers(habit.core for habit in group))),
         interval_ns=round(best.interval * SECOND_NS),
         regular=best.regular,
         times=max(habit.times for habit in group),

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sexton.model.profile import I32, I64, Floats, Heat
+from sexton.profile.heat import SECOND_NS
 from sexton.profile.heatmap import MOST_CORES
-from sexton.profile.spikes.spike import SECOND_NS
 
 #: A core is sampled in idle too if its median second has this share of a busy one's samples.
 _STEADY = 0.85
@@ -50,6 +50,10 @@ class Grid:
         """The start of a column."""
         return (self.first + column) * SECOND_NS
 
+    def numbers(self, rows: Iterable[int]) -> tuple[int, ...]:
+        """The numbers of the cores in these rows."""
+        return tuple(int(self.cpus[row]) for row in rows)
+
 
 class NoData(Exception):
     """There is nothing to search; the message says why."""
@@ -57,8 +61,7 @@ class NoData(Exception):
 
 def grid_of(heats: Iterable[Heat], cpus: frozenset[int] | None, hertz: int | None) -> Grid:
     """The matrices of heat given piece by piece; cells are dropped, so that hours fit."""
-    columns = _gathered(heats, cpus)
-    second, cpu, counts = columns
+    second, cpu, counts = _gathered(heats, cpus)
     first, last = int(second.min()), int(second.max())
     if last - first >= MOST_SECONDS:
         raise NoData("timestamps span months")

@@ -19,8 +19,8 @@ from sexton.profile.flame import outermost
 from sexton.profile.select import below
 from sexton.profile.significance import benjamini_hochberg, hypergeometric_tail, t_tail
 from sexton.profile.spikes.baseline import angle
-from sexton.profile.spikes.counts import Counts
 from sexton.profile.spikes.spike import Grown, SpikeStack
+from sexton.profile.spikes.windows import Counts
 
 #: Functions with fewer samples in all windows together are not tested.
 LEAST_SAMPLES = 8
@@ -57,18 +57,11 @@ def growth(counts: Counts, hot: int, fdr: float) -> Growth:
     total = _by_frame(tree.frame[outer], totals[:, outer], frames)
     own = _by_frame(tree.frame, counts.own, frames)
     rise, calm = _change(total, counts.trials, hot)
-    seen = total.sum(axis=0) >= LEAST_SAMPLES
-    tested = np.flatnonzero(seen & (tree.frames.kinds != Kind.ROOT))
-    p = np.minimum(
-        1.0,
-        2
-        * np.minimum(
-            p_grown(total[:, tested], counts.trials, hot),
-            p_grown(own[:, tested], counts.trials, hot),
-        ),
-    )
+    enough = total.sum(axis=0) >= LEAST_SAMPLES
+    tested = np.flatnonzero(enough & (tree.frames.kinds != Kind.ROOT))
+    by_total, by_own = (p_grown(seen[:, tested], counts.trials, hot) for seen in (total, own))
     q = np.full(frames, np.nan)
-    q[tested] = benjamini_hochberg(p)
+    q[tested] = benjamini_hochberg(np.minimum(1.0, 2 * np.minimum(by_total, by_own)))
     sure = np.flatnonzero((np.nan_to_num(q, nan=1.0) <= fdr) & (rise >= LEAST_GROWTH))
     order = _ordered(counts, sure, rise, hot)
     hot_trials = counts.trials[:hot].sum()

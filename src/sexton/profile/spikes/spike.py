@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from sexton.model.profile import Heat, Profile
+from sexton.profile.heat import SECOND_NS
 
 
 class Grown(NamedTuple):
@@ -97,20 +96,6 @@ class Spikes:
     found: int = 0
     #: Cores without a result: too few samples, or no spike could be significant there.
     blind: int = 0
-
-
-SECOND_NS = 1_000_000_000
-
-
-class HeatSource(Protocol):
-    """The part of `Opened` used here: heat of any range, samples of short ranges."""
-
-    @property
-    def hertz(self) -> int | None: ...
-
-    def heats(self, start_ns: int | None, end_ns: int | None, /) -> Iterator[Heat]: ...
-
-    def profiles(self, start_ns: int | None, end_ns: int | None, /) -> Iterator[Profile]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,10 +142,8 @@ def bare(written: str) -> str:
 
 def _without_parameters(written: str) -> str:
     name = _unmarked(written)
-    while name.endswith(_QUALIFIERS):
-        name = next(
-            name.removesuffix(qualifier) for qualifier in _QUALIFIERS if name.endswith(qualifier)
-        )
+    while last := next((each for each in _QUALIFIERS if name.endswith(each)), ""):
+        name = name.removesuffix(last)
     at = _last_parentheses(name)
     cut = name[:at].rstrip() if at is not None else ""
     return name if not cut or cut.endswith("operator") else cut

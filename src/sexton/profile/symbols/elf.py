@@ -27,7 +27,7 @@ _MOST_MEMORY = 128 << 20
 _MAGIC = b"\x7fELF"
 _PT_LOAD, _PT_NOTE = 1, 4
 SHT_SYMTAB, _SHT_NOTE, SHT_NOBITS, SHT_DYNSYM = 2, 7, 8, 11
-SHT_RELA, SHT_REL = 4, 9
+SHT_RELA = 4
 _NT_GNU_BUILD_ID = 3
 _Fields: TypeAlias = "np.dtype[np.void]"
 
@@ -147,7 +147,7 @@ class Elf:
     def _read_segments(self) -> tuple[list[Segment], list[tuple[int, int]]]:
         if self._segment_count > _MOST_SEGMENTS:
             raise SourceMalformed(self.path, 0, "too many segments")
-        fields = _dtype(self.order, _SEGMENT_64 if self.wide else _SEGMENT_32)
+        fields = fields_of(self.order, _SEGMENT_64 if self.wide else _SEGMENT_32)
         rows = self._table(self._segments_at, self._segment_count, self._segment_size, fields)
         columns = (
             rows[name].tolist() for name in ("kind", "address", "memory", "offset", "stored")
@@ -162,7 +162,7 @@ class Elf:
 
     def _read_sections(self) -> list[Section]:
         count, names_in = self._section_count, self._names_in
-        fields = _dtype(self.order, _SECTION_64 if self.wide else _SECTION_32)
+        fields = fields_of(self.order, _SECTION_64 if self.wide else _SECTION_32)
         if self._sections_at and not count:  # more than fit: the first header has the number
             first = self._table(self._sections_at, 1, self._section_size, fields)[0]
             count = int(first["size"])
@@ -205,6 +205,7 @@ _SEGMENT_64 = "kind:u4 flags:u4 offset:u8 address:u8 physical:u8 stored:u8 memor
 _SEGMENT_32 = "kind:u4 offset:u4 address:u4 physical:u4 stored:u4 memory:u4 flags:u4 align:u4"
 
 
-def _dtype(order: str, fields: str) -> _Fields:
+def fields_of(order: str, fields: str) -> _Fields:
+    """The layout of a table, with fields like ``name:u4``."""
     pairs = [part.split(":") for part in fields.split()]
     return np.dtype([(name, order + kind) for name, kind in pairs])

@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 from sexton.errors import SourceError
 from sexton.host.large_files import open_image
-from sexton.host.reader import LiveFiles
+from sexton.host.reader import Files, LiveFiles, text
 from sexton.model.text import printable
 from sexton.profile.perf import kallsyms
 from sexton.profile.perf.kallsyms import Kallsyms
 from sexton.profile.perf.raw import KernelFacts
 from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.cache import HEAD_SIZE, Cache
+from sexton.profile.symbols.elf import build_id_in
 from sexton.profile.symbols.programs import same_build_id
-from sexton.profile.symbols.running import kernel_build_id, kernel_release
 
 _PASS = "pass /proc/kallsyms of the recorded boot with --kallsyms FILE"
 _SNAPSHOT = "kallsyms-*.gz"
@@ -84,30 +84,25 @@ class Kernels:
         try:
             found = self._load(path)
         except SourceError as error:
-            self._problems.append(printable(f"kernel functions are [unknown]: {error}"))
+            self._unknown(str(error))
             return None
         if _fits(found, wanted.kernel) is not False:
             return found
         if path == kallsyms.PATH and self.is_running(wanted):
             return _moved(found, wanted.kernel)
-        self._problems.append(
-            f"kernel functions are [unknown]: {printable(path)} is of another boot or kernel "
-            f"({_mismatch(found, wanted.kernel)}); {_PASS}"
-        )
+        mismatch = _mismatch(found, wanted.kernel)
+        self._unknown(f"{path} is of another boot or kernel ({mismatch}); {_PASS}")
         return None
 
     def _running(self, wanted: CaptureKernel) -> Kallsyms | None:
         unnamed = wanted.kernel.build_id is None and wanted.release is None
         if not self.is_running(wanted) and not (unnamed and self._options.root == "/"):
-            self._problems.append(
-                "kernel functions are [unknown]: recorded on another kernel than the running one; "
-                + _PASS
-            )
+            self._unknown(f"recorded on another kernel than the running one; {_PASS}")
             return None
         try:
             found = self._load(kallsyms.PATH)
         except SourceError as error:
-            self._problems.append(printable(f"kernel functions are [unknown]: {error}"))
+            self._unknown(str(error))
             return None
         if _fits(found, wanted.kernel) is True and (not unnamed or _ends(found, wanted.kernel)):
             if unnamed:
@@ -118,11 +113,11 @@ class Kernels:
             return found
         if wanted.kernel.build_id is not None:
             return _moved(found, wanted.kernel)
-        self._problems.append(
-            "kernel functions are [unknown]: cannot confirm that the running kernel was recorded; "
-            f"{_PASS}"
-        )
+        self._unknown(f"cannot confirm that the running kernel was recorded; {_PASS}")
         return None
+
+    def _unknown(self, reason: str) -> None:
+        self._problems.append(printable(f"kernel functions are [unknown]: {reason}"))
 
     def _load(self, path: str) -> Kallsyms:
         """The symbols of a file; an error is cached too."""
@@ -143,12 +138,12 @@ class Kernels:
         kept = self._cache.load(key) if key is not None else None
         if kept is not None:
             return kept[HEAD_SIZE:]
-        text = kallsyms.unpacked(self._live.read(path, kallsyms.MOST_BYTES), path)
+        content = kallsyms.unpacked(self._live.read(path, kallsyms.MOST_BYTES), path)
         if path == kallsyms.PATH:
-            text = _permanent(text)
+            content = _permanent(content)
         if key is not None:
-            self._cache.store(key, text)
-        return text
+            self._cache.store(key, content)
+        return content
 
     def _key(self, path: str) -> str | None:
         try:
@@ -199,7 +194,7 @@ def _moved(found: Kallsyms, kernel: KernelFacts) -> Kallsyms:
 
 def _beside(wanted: CaptureKernel) -> Iterator[str]:
     """Snapshots beside the capture, and that of perf."""
-    if wanted.capture and wanted.capture != "-":
+    if wanted.capture:
         folder = os.path.dirname(os.path.abspath(wanted.capture))
         names = sorted(glob.glob(_SNAPSHOT, root_dir=folder))
         yield from (os.path.join(folder, name) for name in names[:_MOST_SNAPSHOTS])
@@ -208,6 +203,22 @@ def _beside(wanted: CaptureKernel) -> Iterator[str]:
         yield f"{home}/[kernel.kallsyms]/{wanted.kernel.build_id}/kallsyms"
 
 
-def _permanent(text: bytes) -> bytes:
+def _permanent(content: bytes) -> bytes:
     """Without symbols that come and go: BPF programs, trampolines."""
-    return b"".join(line for line in text.splitlines(True) if not line.endswith(_TRANSIENT))
+    return b"".join(line for line in content.splitlines(True) if not line.endswith(_TRANSIENT))
+
+
+def kernel_build_id(files: Files) -> str | None:
+    """The running kernel's build id."""
+    try:
+        return build_id_in(files.read("/sys/kernel/notes", 1 << 16))
+    except SourceError:
+        return None
+
+
+def kernel_release(files: Files) -> str | None:
+    """The release, as in ``uname -r``."""
+    try:
+        return text(files, "/proc/sys/kernel/osrelease").strip()
+    except SourceError:
+        return None

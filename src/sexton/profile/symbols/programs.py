@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceError
@@ -25,7 +26,6 @@ from sexton.profile.perf.raw import MappedFile
 from sexton.profile.symbols import SymbolOptions
 from sexton.profile.symbols.cache import Cache
 from sexton.profile.symbols.elf import Elf
-from sexton.profile.symbols.running import root_of
 from sexton.profile.symbols.symtab import go_section, has_symtab, read_table
 from sexton.profile.symbols.table import EMPTY, Table
 
@@ -176,6 +176,20 @@ def _same(file: MappedFile, elf: Elf, image: FileImage, until_wall_s: float | No
     if until_wall_s is not None and image.changed_s > until_wall_s:
         return False
     return not file.inode or file.inode == image.inode
+
+
+@contextmanager
+def root_of(pid: int) -> Iterator[RootedFiles | None]:
+    """The root directory of a process; `None` if it has ended or access is denied."""
+    try:
+        root = RootedFiles(f"/proc/{pid}/root")
+    except SourceError:
+        yield None
+        return
+    try:
+        yield root
+    finally:
+        root.close()
 
 
 def same_build_id(one: str, other: str | None) -> bool:

@@ -27,7 +27,15 @@ import numpy.typing as npt
 
 from sexton.errors import SourceMalformed
 from sexton.model.profile import I64, Bools
-from sexton.profile.symbols.elf import SHT_DYNSYM, SHT_NOBITS, SHT_RELA, SHT_SYMTAB, Elf, Section
+from sexton.profile.symbols.elf import (
+    SHT_DYNSYM,
+    SHT_NOBITS,
+    SHT_RELA,
+    SHT_SYMTAB,
+    Elf,
+    Section,
+    fields_of,
+)
 from sexton.profile.symbols.table import CALL, Rows, Table, joined, table_of
 
 _SHF_ALLOC = 2
@@ -40,22 +48,8 @@ _PLT = {_EM_ARM: (20, 12), _EM_AARCH64: (32, 16)}
 _MOST_CALLS = 1 << 16
 
 U64 = npt.NDArray[np.uint64]
-_SYMBOL_64 = [
-    ("name", "u4"),
-    ("info", "u1"),
-    ("other", "u1"),
-    ("section", "u2"),
-    ("value", "u8"),
-    ("size", "u8"),
-]
-_SYMBOL_32 = [
-    ("name", "u4"),
-    ("value", "u4"),
-    ("size", "u4"),
-    ("info", "u1"),
-    ("other", "u1"),
-    ("section", "u2"),
-]
+_SYMBOL_64 = "name:u4 info:u1 other:u1 section:u2 value:u8 size:u8"
+_SYMBOL_32 = "name:u4 value:u4 size:u4 info:u1 other:u1 section:u2"
 NONE = Rows(
     np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0, np.int64)
 )
@@ -165,8 +159,7 @@ def _rows(elf: Elf, section: Section, runtime: Elf, names: _Names) -> Rows:
 
 
 def _entries(elf: Elf, section: Section) -> npt.NDArray[np.void]:
-    fields = _SYMBOL_64 if elf.wide else _SYMBOL_32
-    kind = np.dtype([(name, elf.order + format_code) for name, format_code in fields])
+    kind = fields_of(elf.order, _SYMBOL_64 if elf.wide else _SYMBOL_32)
     if section.entry_size not in (0, kind.itemsize):
         raise SourceMalformed(elf.path, 0, f"symbols of {section.entry_size} bytes")
     raw = elf.content(section)
@@ -226,11 +219,9 @@ def _calls(elf: Elf, names: _Names, rows: Rows) -> Rows:
     base, text = names.add(elf, strings)
     number = (calls["info"] >> (32 if elf.wide else 8)).astype(np.int64)
     number = np.where(number < len(entries), number, 0)
-    at = (
-        entries["name"][number].astype(np.int64) if len(entries) else np.zeros(len(calls), np.int64)
-    )
+    at = entries["name"][number].astype(np.int64) if len(entries) else np.zeros_like(number)
     at = np.where((at > 0) & (at < len(text)), at + base, -1)
-    if section_has_addends(relocations):
+    if relocations.kind == SHT_RELA:
         own = (at < 0) & (number == 0)
         at[own] = _names_at(rows, elf, calls["addend"][own].astype(np.uint64))
     named = at >= 0
@@ -241,11 +232,6 @@ def _calls(elf: Elf, names: _Names, rows: Rows) -> Rows:
         np.full(int(named.sum()), CALL, np.uint8),
         at[named],
     )
-
-
-def section_has_addends(section: Section) -> bool:
-    """Do its relocations have addends?"""
-    return section.kind == SHT_RELA
 
 
 def _names_at(rows: Rows, elf: Elf, addresses: U64) -> I64:
@@ -260,11 +246,9 @@ def _names_at(rows: Rows, elf: Elf, addresses: U64) -> I64:
 
 def _relocated(elf: Elf, section: Section) -> npt.NDArray[np.void]:
     """Relocations sorted by the entries they fill."""
-    word = elf.order + ("u8" if elf.wide else "u4")
-    fields = [("offset", word), ("info", word)]
-    if section_has_addends(section):
-        fields.append(("addend", word))
-    kind = np.dtype(fields)
+    word = "u8" if elf.wide else "u4"
+    addend = f" addend:{word}" if section.kind == SHT_RELA else ""
+    kind = fields_of(elf.order, f"offset:{word} info:{word}{addend}")
     raw = elf.content(section, _MOST_CALLS * kind.itemsize)
     rows = np.frombuffer(raw, kind, count=len(raw) // kind.itemsize)
     return rows[np.argsort(rows["offset"], kind="stable")]

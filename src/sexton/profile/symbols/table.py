@@ -46,10 +46,6 @@ class Rows(NamedTuple):
         return Rows(self.start[which], self.size[which], self.binding[which], self.name_at[which])
 
 
-def _unchanged(name: str) -> str:
-    return name
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """By ascending `start`; equal ones in file order. A name ends with NUL.
@@ -66,7 +62,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.start)
 
-    def find(self, places: U64, plain: Callable[[str], str] = _unchanged) -> I64:
+    def find(self, places: U64, plain: Callable[[str], str] = str) -> I64:
         """The symbol of each offset, -1: none. `plain` demangles a name."""
         found = np.full(len(places), -1, np.int64)
         if not len(self.start) or not len(places):
