@@ -15,8 +15,8 @@ stem is its id (and its `NAME`), its docstring its page, and one function judges
     )
     def detect(window: Window) -> Finding: ...
 
-Everything the rest of Sexton needs to know of a detector is an argument of this declaration (see
-`Detector`). If a row type in `needs` was never read, the registry answers *unknown*, with the
+Everything the rest of Sexton needs to know about a detector is an argument of this declaration
+(see `Detector`). If a row type in `needs` was never read, the registry returns *unknown*, with the
 reason and the remedy of the source that would have provided it.
 """
 
@@ -25,7 +25,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -35,9 +35,10 @@ from typing import NamedTuple, NotRequired, TypedDict, Unpack
 import sexton.detect.detectors
 from sexton.detect.witness import witness
 from sexton.model.diagnosis import Step
-from sexton.model.finding import Finding, Missing, Severity, Verdict
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.row import Row
 from sexton.model.settings import Settings
+from sexton.model.text import count
 from sexton.model.window import SourceState, Window
 
 Detect = Callable[[Window], Finding]
@@ -45,7 +46,8 @@ Moments = Callable[[Finding, Window], Sequence[float]]
 _PACKAGE = "sexton.detect.detectors."
 #: The risk of a step that changes nothing.
 READS = "none: reads only"
-
+#: The remedy for too few readings.
+AGAIN = "sexton diagnose --seconds 10"
 
 #: Settings in force, and the configured numbers by the id of their threshold (a module's constant).
 _settings = Settings()
@@ -87,9 +89,6 @@ class Threshold(NamedTuple):
         """The number in force: the default, unless the node's owner configured another."""
         return _values.get(id(self), self.default)
 
-    def __float__(self) -> float:
-        return float(self.value)
-
 
 def key_of(threshold: Threshold) -> str:
     """A threshold's name as a key of the configuration.
@@ -114,6 +113,11 @@ class Advice(NamedTuple):
 
     stage: Stage
     steps: Callable[[Finding, Window], Sequence[Step]]
+
+
+def look(command: str, why: str) -> Advice:
+    """Advice to run one command that changes nothing."""
+    return Advice(Stage.LOOK, lambda _finding, _window: [Step(command, why, READS)])
 
 
 class Declaration(TypedDict):
@@ -211,8 +215,8 @@ class Detector:
         return self.lanes[0] if self.lanes else ""
 
     def run(self, window: Window) -> Finding:
-        """Its finding with the rows it read, or *unknown* where the window lacks what it needs or
-        where the detector is switched off."""
+        """Its finding with the rows it read; *unknown* if the detector is switched off or the
+        window lacks rows it needs."""
         if self.id in _settings.off:
             lacking = f"{self.title}: switched off in {_settings.path}"
             off = unknown(self.id, f"not checked: {lacking}", (Missing(lacking, ""),))
@@ -228,7 +232,7 @@ class Detector:
                 finding = self.detect(seen)
             return replace(finding, rows=seen.rows(noted), essential=self.essential)
         states = list(dict.fromkeys(window.why_missing(kind) for kind in lacking))
-        found = unknown(self.id, reason(states[0]), tuple(missing(state) for state in states))
+        found = unknown(self.id, reason(states[0]), map(missing, states))
         return replace(found, essential=self.essential)
 
 
@@ -248,7 +252,7 @@ def detector(**declared: Unpack[Declaration]) -> Callable[[Detect], Detect]:
 
 
 def _modules() -> Iterator[str]:
-    """The names of their modules; only the folders' packages are loaded, which are empty."""
+    """Module names of all detectors; imports only the folders' empty packages."""
     for module in pkgutil.walk_packages(sexton.detect.detectors.__path__, _PACKAGE):
         if not module.ispkg:
             yield module.name
@@ -256,26 +260,26 @@ def _modules() -> Iterator[str]:
 
 @cache
 def detector_ids() -> tuple[str, ...]:
-    """The ids of all, by the names of their files: none is loaded for it."""
+    """The ids of all detectors, by file name: imports none of them."""
     return tuple(sorted(name.rpartition(".")[2] for name in _modules()))
 
 
 @cache
 def all_detectors() -> tuple[Detector, ...]:
-    """Every detector there is, by walking the folders; sorted by id."""
+    """Every detector, sorted by id."""
     for name in _modules():
         importlib.import_module(name)
     return tuple(_found[name] for name in sorted(_found))
 
 
 def detector_of(name: str) -> Detector | None:
-    """The detector with this id, if there is one."""
+    """The detector with this id, or `None`."""
     all_detectors()
     return _found.get(name)
 
 
 def title_of(name: str) -> str:
-    """A detector's title; a finding that no detector here made is called by its id.
+    """A detector's title; the id in words for a finding of an unknown detector.
 
     >>> title_of("odd_clock")
     'odd clock'
@@ -286,7 +290,7 @@ def title_of(name: str) -> str:
 
 @cache
 def essentials() -> tuple[str, ...]:
-    """Ids of the detectors without which a node is not called healthy, the first in rank first."""
+    """Ids of the detectors without which a node is not called healthy, by rank."""
     ranked = sorted((check.essential, check.id) for check in all_detectors() if check.essential)
     return tuple(name for _, name in ranked)
 
@@ -310,7 +314,7 @@ def run_all(window: Window) -> tuple[Finding, ...]:
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """What is there first, silenced things after problems, the gravest of them at the top."""
+    """Present findings first, silenced ones after problems, the gravest at the top."""
     order = [Verdict.PRESENT, Verdict.UNKNOWN, Verdict.ABSENT, Verdict.NOT_APPLICABLE]
     return tuple(
         sorted(
@@ -325,9 +329,22 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     )
 
 
-def unknown(name: str, summary: str, lacking: tuple[Missing, ...]) -> Finding:
+def absent(
+    name: str, summary: str, evidence: Iterable[Evidence] = (), lacking: Iterable[Missing] = ()
+) -> Finding:
+    """The symptom is not there, by this evidence."""
+    shown, gaps = tuple(evidence), tuple(lacking)
+    return Finding(name, Verdict.ABSENT, Severity.INFO, summary, evidence=shown, missing=gaps)
+
+
+def unknown(name: str, summary: str, lacking: Iterable[Missing]) -> Finding:
     """*Could not tell*, with what is missing and how to grant it."""
-    return Finding(name, Verdict.UNKNOWN, Severity.INFO, summary, missing=lacking)
+    return Finding(name, Verdict.UNKNOWN, Severity.INFO, summary, missing=tuple(lacking))
+
+
+def too_few_readings(name: str, summary: str, what: str) -> Finding:
+    """*Could not tell*: watching for longer gives the readings that are missing."""
+    return unknown(name, summary, [Missing(what, AGAIN)])
 
 
 def not_applicable(name: str, summary: str) -> Finding:
@@ -335,8 +352,34 @@ def not_applicable(name: str, summary: str) -> Finding:
     return Finding(name, Verdict.NOT_APPLICABLE, Severity.INFO, summary)
 
 
+def names(found: Iterable[str | None]) -> tuple[str, ...]:
+    """Names for a finding's entities: each once, in order, without empty ones.
+
+    >>> names(["eth1", None, "eth0", "eth1", ""])
+    ('eth1', 'eth0')
+    """
+    return tuple(dict.fromkeys(name for name in found if name))
+
+
+def and_more(found: Sized, noun: str = "") -> str:
+    """How many there are beside the first, for a summary that names only that.
+
+    >>> and_more([4, 7, 9], "core"), and_more([4, 7]), and_more([4])
+    (' (and 2 more cores)', ' (and 1 more)', '')
+    """
+    others = len(found) - 1
+    if others < 1:
+        return ""
+    return f" (and {count(others, f'more {noun}') if noun else f'{others:,} more'})"
+
+
+def unread(window: Window, *kinds: type[Row]) -> tuple[Missing, ...]:
+    """What is missing because these row types were not read."""
+    return tuple(missing(window.why_missing(kind)) for kind in kinds if not window.read(kind))
+
+
 def reason(state: SourceState) -> str:
-    """Why a source gave nothing, in words."""
+    """Why a source gave nothing."""
     words = {
         "absent": "not found",
         "denied": "permission denied",
@@ -352,7 +395,7 @@ def reason(state: SourceState) -> str:
     return f"{path}: {words}{detail}"
 
 
-#: For sources that know of nothing better: an unknown without a remedy is useless.
+#: For sources without a remedy of their own: an unknown without a remedy is useless.
 _REMEDIES = {
     "absent": "sudo sexton diagnose  # on the node itself, with access to its /proc and /sys",
     "denied": "sudo sexton diagnose",

@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from sexton.detect.registry import detector, not_applicable, unknown
+from sexton.detect.registry import absent, detector, names, not_applicable, unknown
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.recorder import Mark
 from sexton.model.text import count, printable, shorten
@@ -38,14 +38,14 @@ from sexton.model.window import Window
 
 NAME = "job_deaths"
 
-#: Words for an end, by their beginnings ("killed", "crashing"), and names that hold one.
+#: Words for an end, by their beginnings ("killed", "crashing"), and error names that contain one.
 _END = r"(?:died|dies|dead\b|death|kill|crash|fail|lost\b|abort|hung|hang|stuck|gone\b|evict|oom)"
 _ENDED = re.compile(
     rf"(?<![a-z]){_END}|(?<![a-z])(?:sigkill|terminated|unreachable|disconnected|preempt|broke)"
     r"|time[ds]?[ -]?out|actordied|workercrashed|nodedied",
     re.IGNORECASE,
 )
-#: Words that take it back.
+#: Negations: "not died", "without a crash".
 _NOT = re.compile(
     rf"(?<![a-z])(?:not?|never|without)\s(?:\w{{1,20}}\s){{0,2}}{_END}", re.IGNORECASE
 )
@@ -119,13 +119,13 @@ def detect(window: Window) -> Finding:
 
 def _died(deaths: list[_Remark]) -> Finding:
     last = deaths[-1]
-    before = f" (and {count(len(deaths) - 1, 'more')} before)" if len(deaths) > 1 else ""
+    before = f" (and {len(deaths) - 1:,} more before)" if len(deaths) > 1 else ""
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.INFO,
         f'"{shorten(last.text, _WIDTH)}" (marked by hand){before}',
-        entities={"job": tuple(dict.fromkeys(shorten(death.text, _WIDTH) for death in deaths))},
+        entities={"job": names(shorten(death.text, _WIDTH) for death in deaths)},
         start=deaths[0].wall_s,
         end=last.wall_s,
         evidence=tuple(_evidence(death) for death in deaths[-_SHOWN:]),
@@ -145,20 +145,14 @@ def _evidence(death: _Remark) -> Evidence:
 
 
 def _none(remarks: list[_Remark]) -> Finding:
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"{count(len(remarks), 'mark')} in this window, none names a death",
-        evidence=(
-            Evidence(
-                "marks of a death",
-                f"0 of {len(remarks):,}",
-                "0",
-                "remarks",
-                "sexton recording mark",
-                0,
-                f'this mark means one: "{shorten(remarks[-1].text, _WIDTH)}"',
-            ),
-        ),
+    none = Evidence(
+        "marks of a death",
+        f"0 of {len(remarks):,}",
+        "0",
+        "remarks",
+        "sexton recording mark",
+        0,
+        f'this mark means one: "{shorten(remarks[-1].text, _WIDTH)}"',
     )
+    summary = f"{count(len(remarks), 'mark')} in this window, none names a death"
+    return absent(NAME, summary, [none])
