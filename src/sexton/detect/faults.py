@@ -141,5 +141,5 @@ def unrecorded(window: Window, kind: type[Row]) -> Missing:
 def none_logged(name: str, what: str, window: Window, more: tuple[Evidence, ...] = ()) -> Finding:
     """The log has no such line: absent, as far back as the log goes."""
     log = reach(window) or NO_REACH
-    line = log.no_lines(f"{what} in the kernel log")
+    line = log.no_lines(f"{what} in the kernel log", number=0.0)
     return absent(name, f"0 {what} {log.words}", (line, *more))

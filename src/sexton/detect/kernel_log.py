@@ -119,10 +119,12 @@ class Reach(NamedTuple):
         """Whether it goes back that far, or to the boot."""
         return self.whole_boot or (self.seconds or 0.0) >= seconds
 
-    def no_lines(self, what: str, wrong_if: str = "the lines were lost") -> Evidence:
+    def no_lines(
+        self, what: str, wrong_if: str = "the lines were lost", number: float = 0
+    ) -> Evidence:
         """Evidence that the log has no such line; `wrong_if` is for a log of the whole boot."""
         reason = self.wrong_if or wrong_if
-        return Evidence(what, "0", "0", self.words, self.origin, 0.0, reason)
+        return Evidence(what, "0", "0", self.words, self.origin, number, reason)
 
 
 #: Of a log that was not read.

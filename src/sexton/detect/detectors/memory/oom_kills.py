@@ -340,7 +340,7 @@ def _none(window: Window, counted: _Counted) -> Finding:
         return absent(NAME, "0 OOM kills since boot", [*_counts(counted), *_near(window)])
     earlier = f"; {counted.total:,} since boot, before the log begins" if counted.total else ""
     if reach is not None and (reach.covers(RECENT.value) or counted.recent == 0):
-        line = reach.no_lines("OOM kills in the kernel log")
+        line = reach.no_lines("OOM kills in the kernel log", number=0.0)
         text = f"0 OOM kills {reach.words}{earlier}"
         return absent(NAME, text, [line, *_counts(counted), *_near(window)])
     total = f"{counted.total:,} OOM kills since boot" if counted.total else "OOM kills"

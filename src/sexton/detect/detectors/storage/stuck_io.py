@@ -132,7 +132,8 @@ def detect(window: Window) -> Finding:
         what = "kernel messages about hung tasks and disks were not read"
         return unknown(NAME, what, kernel_log.lacking(window))
     reach = kernel_log.reach(window) or NO_REACH
-    line = reach.no_lines("hung tasks, time-outs and errors of disks in the kernel log")
+    what = "hung tasks, time-outs and errors of disks in the kernel log"
+    line = reach.no_lines(what, number=0.0)
     summary = f"0 hung tasks, time-outs or errors of disks {reach.words}"
     return absent(NAME, summary, (line, *_pressed(window)))
 
