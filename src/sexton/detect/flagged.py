@@ -1,7 +1,7 @@
-"""Findings from log patterns of the node's owner: one for each pattern that a line matched.
+"""Findings from log patterns that the node's owner configured: one per pattern that matched.
 
-They are no detectors: what a line means and how bad it is stands in its pattern's file
-(`sexton.sources.kmsg.own`) and comes with each line, so a recording needs no such file.
+They are not detectors: the pattern's file (`sexton.sources.kmsg.own`) says what a line means and
+how grave it is. Both are stored with each line, so a recording needs no such file.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sexton.model.rows.event import FLAGGED
 from sexton.model.text import count, shorten
 from sexton.model.text import seconds as duration
 
-#: A named group of this name is an entity of that kind.
+#: Named groups of a pattern that are entities, with their kind.
 _KINDS = {"core": "core", "cpu": "core", "nic": "nic", "unit": "unit", "cgroup": "cgroup"}
 _SHOWN = 120
 _MOST_ENTITIES = 8
 
 
 def finding_id(pattern: str) -> str:
-    """The finding of a pattern.
+    """The id of a pattern's finding.
 
     >>> finding_id("bmc-silent")
     'pattern_bmc_silent'
@@ -33,7 +33,7 @@ def finding_id(pattern: str) -> str:
 
 
 def flagged(window: Witness) -> Iterator[Finding]:
-    """A finding per pattern; lines older than a day, and those without a time, are only noted."""
+    """A finding per pattern; *info* if all its lines are undated or older than a day."""
     with window.noting() as noted:
         by_pattern: dict[str, list[Line]] = {}
         for line in lines(window, (FLAGGED,)):
@@ -80,6 +80,8 @@ def _finding(pattern: str, found: list[Line], origin: str) -> Finding:
 
 
 def _severity(line: Line) -> Severity:
-    """As its file says; a recording may have been written by anything."""
-    known = {severity.value: severity for severity in Severity}
-    return known.get(line.text("severity") or "", Severity.INFO)
+    """By its pattern's file; *info* if a recording has no valid one."""
+    try:
+        return Severity(line.text("severity") or "")
+    except ValueError:
+        return Severity.INFO

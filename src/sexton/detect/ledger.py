@@ -149,13 +149,14 @@ def timers(window: Window) -> Iterator[Account]:
 
 
 def containers(window: Window, traced: Deaths | None, named: Iterable[str]) -> Iterator[Account]:
-    """Containers that went away in the window, by runtime and directory; `named` are paths of the
-    dead from before it."""
+    """Containers that were removed in the window, by runtime and directory; `named` are paths of
+    dead cgroups from before it."""
     if traced is not None:
         went = Counter(death.path for death in traced.all)
         span_s = traced.seconds
     else:
-        went, span_s = _vanished(window)
+        edges = window.bounds_of(CgroupDir)
+        went, span_s = turnover(window).gone, edges[1] - edges[0] if edges is not None else 0.0
     before = Counter(named)
     recent: Counter[tuple[str, str]] = Counter()
     total: Counter[tuple[str, str]] = Counter()
@@ -175,12 +176,6 @@ def containers(window: Window, traced: Deaths | None, named: Iterable[str]) -> I
             active=new > 1,
             period_s=span_s / new if new > 1 and span_s > 0 else None,
         )
-
-
-def _vanished(window: Window) -> tuple[Counter[str], float]:
-    """Directories of an earlier reading that the next one no longer had."""
-    edges = window.bounds_of(CgroupDir)
-    return turnover(window).gone, edges[1] - edges[0] if edges is not None else 0.0
 
 
 def pattern_of(path: str) -> str:
@@ -371,7 +366,7 @@ def _enough(*numbers: int | None) -> bool:
 
 
 def _share(paths: Counter[str], path: str) -> tuple[int, float]:
-    """How many of the named dead had this path or one below it, and their share in percent."""
+    """How many of the dead had this path or one below it, and their share in percent."""
     if not path:
         return 0, 0.0
     if "*" in path:

@@ -56,7 +56,7 @@ _values: dict[int, float] = {}
 
 @contextmanager
 def applied(settings: Settings) -> Iterator[None]:
-    """Put settings in force for a block: a command's whole run. One at a time."""
+    """Put settings in force for a block, usually a command's whole run; blocks must not nest."""
     global _settings
     for changed in settings.thresholds:
         check = detector_of(changed.detectors[0])
@@ -72,12 +72,12 @@ def applied(settings: Settings) -> Iterator[None]:
 
 
 def settings_in_force() -> Settings:
-    """What was configured for this run; the defaults where nothing was."""
+    """The settings of this run; the defaults if nothing was configured."""
     return _settings
 
 
 class Threshold(NamedTuple):
-    """A number that turns a verdict, its unit, and why it is that number and no other."""
+    """A number that decides a verdict, its unit, and the reason for this number."""
 
     name: str
     default: float
@@ -86,7 +86,7 @@ class Threshold(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The number in force: the default, unless the node's owner configured another."""
+        """The configured number, else the default."""
         return _values.get(id(self), self.default)
 
 
@@ -100,7 +100,7 @@ def key_of(threshold: Threshold) -> str:
 
 
 class Stage(IntEnum):
-    """When a piece of advice comes: stop the source, free what it left, look closer, prove."""
+    """The order of advice: stop the source, free what it left, look closer, prove."""
 
     STOP = 1
     FREE = 2
@@ -159,21 +159,21 @@ class Detector:
     #: Row types without which the finding is *unknown*.
     needs: tuple[type[Row], ...] = ()
     thresholds: tuple[Threshold, ...] = ()
-    #: The heading of its step in the explorer's tour; the title where it has none.
+    #: The heading of its step in the explorer's tour; the title by default.
     story: str = ""
     #: Explorer lanes that show it; its mark goes on the first.
     lanes: tuple[str, ...] = ()
     #: Kinds of entities that a finding names: "core", "task", "unit", "cgroup", "nic", ….
     about: tuple[str, ...] = ()
-    #: Kinds of subjects of `sexton why` that it helps to answer, each with its rank. Rank 1 is
+    #: Kinds of subjects of `sexton why` that it helps to explain, each with its rank. Rank 1 is
     #: decisive: while it is unknown, so is the answer.
     answers: Mapping[str, int] | None = None
     #: Rank among the detectors without which a node is not called healthy; 0 for all others.
     essential: int = 0
-    #: What to print on the RULED OUT line when it is absent; "" where its counters were not read.
+    #: What to print on the RULED OUT line when it is absent; "" if its counters were not read.
     ruled_out: Callable[[Window], str] | None = None
     advice: Advice | None = None
-    #: The `NAME` of a symptom that this one looks like while there are no kernel stacks.
+    #: The `NAME` of a symptom that this one looks like without kernel stacks.
     mimics: str = ""
     #: The `NAME` of a detector that names the same problem more precisely and takes precedence.
     yields_to: str = ""
@@ -183,20 +183,20 @@ class Detector:
     rises_if: Callable[[Finding], bool] | None = None
     #: Kinds of kernel events, alarms and restarts that the explorer marks on its lane.
     events: tuple[str, ...] = ()
-    #: Each time it happened (UNIX), where a finding counts events.
+    #: Each time it happened (UNIX), if a finding counts events.
     moments: Moments | None = None
-    #: When each of its spells began (UNIX), where a finding dates only the worst one.
+    #: When each of its spells began (UNIX), if a finding dates only the worst one.
     spells: Moments | None = None
     #: Its cores were in the kernel for its whole span: the tour unfolds them, and the tour and
     #: HTML files show their flame graph.
     holds_core: bool = False
-    #: Somebody reported it by a mark. It is no problem of the node, but it wants an explanation.
+    #: It was reported by a mark: not a problem of the node, but something to explain.
     marked: bool = False
-    #: It often ends a job, which only a mark shows: a timeline that ends with it says so.
+    #: It often ends a job, which only a mark can show: a timeline that ends with it says so.
     ends_jobs: bool = False
     #: `sexton fix plan` has steps for it.
     treated_by_plan: bool = False
-    #: What to do instead, for a problem that the plan notes and has no steps for.
+    #: What to do instead, for a problem that the plan has no steps for.
     plan_note: str = ""
 
     @property
@@ -296,19 +296,20 @@ def essentials() -> tuple[str, ...]:
 
 
 def is_marked(finding: Finding) -> bool:
-    """Did somebody report this by a mark?"""
+    """Was this reported by a mark?"""
     known = detector_of(finding.id)
     return known is not None and known.marked and finding.verdict is Verdict.PRESENT
 
 
 def answering(kind: str) -> tuple[str, ...]:
-    """Ids of the detectors that help to answer `sexton why` about such a thing, best first."""
-    known = (check for check in all_detectors() if check.answers and kind in check.answers)
-    return tuple(check.id for check in sorted(known, key=lambda name: (name.answers or {})[kind]))
+    """Ids of the detectors that help to answer `sexton why` about this kind, best first."""
+    ranks = {check.id: (check.answers or {}).get(kind) for check in all_detectors()}
+    known = {name: rank for name, rank in ranks.items() if rank is not None}
+    return tuple(sorted(known, key=known.__getitem__))
 
 
 def run_all(window: Window) -> tuple[Finding, ...]:
-    """Every detector's finding: problems first, the gravest of them at the top."""
+    """Every detector's finding: problems first, the gravest at the top."""
     seen = witness(window)
     return in_order(check.run(seen) for check in all_detectors())
 

@@ -9,7 +9,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sexton.series.rates import SLACK
+from sexton.series.rates import SLACK, Steps
+from sexton.series.rates import runs as numbered_runs
 
 #: Only the beginning of a long stretch is examined closely: a long window keeps that much whole.
 CLOSE_S = 55.0
@@ -82,3 +83,12 @@ def runs(
         before = at
     made = (Run(tuple(stretch)) for stretch in found)
     return [run for run in made if run.lasts(lasting)]
+
+
+def around(
+    times: Steps, above: npt.NDArray[np.bool_], start: float, end: float
+) -> tuple[float, float]:
+    """Start and end of the unbroken steps above a limit that overlap a stretch; the stretch itself
+    if none does."""
+    found = [run for run in numbered_runs(times, above[None]) if run.overlap(start, end) > 0]
+    return (found[0].start, found[-1].end) if found else (start, end)

@@ -1,7 +1,7 @@
 """A systemd unit dies and is restarted, again and again.
 
 **What is seen.** Per service: automatic restarts in the window and since boot (`NRestarts`, with a
-new baseline wherever it went down), whether it waits for its next start right now
+new baseline whenever it went down), whether it waits for its next start right now
 (`activating (auto-restart)`, which `systemctl --failed` does not list), and its period: restart
 delay plus the time it ran.
 

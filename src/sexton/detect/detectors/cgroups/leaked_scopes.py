@@ -139,7 +139,7 @@ def _cannot_see(window: Window, paths: set[str]) -> Missing | None:
         return Missing("the processes' paths belong to another cgroup namespace", grant)
     if window.node is not None and window.node.container:
         return Missing("the node's processes cannot be seen from this container", grant)
-    # PID 1 lives there wherever systemd made the directory.
+    # If systemd created the directory, PID 1 is in it.
     if (INIT in paths and INIT not in occupied) or not occupied & paths:
         return Missing("the processes seen do not belong to these directories", grant)
     return None

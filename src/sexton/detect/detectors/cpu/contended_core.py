@@ -19,7 +19,7 @@ reported. Tasks at a low priority (``nice``) count like others; where all other 
 only noted, since the scheduler may pack such tasks on one core on purpose. A container with a
 cpuset of its own that starts too many workers hurts only itself. Tasks that their cgroup's quota
 stopped count as waiting in the kernel: that is why the core must be busy and the node have ready
-tasks. Where every core has such a queue it is `cpu_pressure`. A realtime task that lets nobody run
+tasks. Where every core has such a queue it is `cpu_pressure`. A realtime task that lets nothing run
 leaves no waits to count: see `realtime_hog`. Threads are read of busy processes only, so a waiting
 thread may go unnamed; on kernels without CONFIG_SCHEDSTATS it is not counted either.
 

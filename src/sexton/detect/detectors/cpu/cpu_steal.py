@@ -3,7 +3,7 @@
 **What is seen.** Per core, from two or more readings of `/proc/stat`: the share of time in which it
 had work and the hypervisor ran something else (`steal`), on average over ten seconds and more.
 
-**Why it hurts.** Every task on that core stands still meanwhile, and nothing inside the machine
+**Why it hurts.** Every task on that core stops in that time, and nothing inside the machine
 shows why: the load is high, no task is busy, timers and heartbeats are late. Soft lockups and RCU
 stalls are reported for cores that were simply not run.
 
@@ -14,8 +14,8 @@ machine whose clocks jump. Some per cent are ordinary on shared hosts.
 **Check by hand.** ``mpstat -P ALL 1 10`` (`%steal`), ``vmstat 1`` (`st`).
 
 **What to do.** It cannot be fixed from inside. Move the machine to another host (stop and start
-it), take an instance type with cores of its own, or look at its CPU credits. On a host of one's
-own: fewer virtual cores per real one, or pin them.
+it), take an instance type with dedicated cores, or look at its CPU credits. On your own
+hypervisor: run fewer virtual cores per real one, or pin them.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ from sexton.detect.registry import (
     not_applicable,
     too_few_readings,
 )
+from sexton.detect.runs import around
 from sexton.detect.stems import unit_of
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
@@ -56,7 +57,7 @@ from sexton.model.rows.unit import Unit
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import SLACK, Born, Stepper, Steps, runs, steps_of, stretches, sums
+from sexton.series.rates import SLACK, Born, Stepper, Steps, steps_of, stretches, sums
 
 NAME = "quota_throttling"
 
@@ -260,8 +261,7 @@ def _around(moved: Steps, worst: _Stretch) -> tuple[float, float]:
     periods, throttled = (np.nan_to_num(moved.moved[name][0]) for name in _COUNTERS[:2])
     often = (periods > 0) & (100 * throttled >= NOTED.value * periods)
     often |= (moved.start >= worst.start) & (moved.end <= worst.end)
-    touching = [run for run in runs(moved, often[None]) if run.overlap(worst.start, worst.end) > 0]
-    return (touching[0].start, touching[-1].end) if touching else (worst.start, worst.end)
+    return around(moved, often, worst.start, worst.end)
 
 
 def _throttled(window: Window, noted: Sequence[_Stretch], span: tuple[float, float]) -> Finding:

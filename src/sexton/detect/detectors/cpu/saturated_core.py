@@ -12,11 +12,11 @@ pinned there. A 96-core machine with one core at 100 % shows 1 % more on every d
 **What would make it wrong.** A core that is busy in *user* mode is doing its job and is not
 reported as a problem; steal time belongs to the hypervisor. A window shorter than two seconds
 cannot separate a spike from a stall, and readings far apart average a stall away. The kernel time
-of the steps right before and after is not counted, since nothing tells when in a step it was spent:
-the stall lasted at least so long, and less than a step longer at either end. The task is named only
-where one thread's time accounts for it. Under a hypervisor that takes time away without reporting
-steal time, a core's parts do not add up to the clock: its shares are then of what it was given, as
-mpstat has them, and the evidence says how little that was.
+of the steps right before and after is not counted, since it is unknown when in a step it was spent:
+the stall lasted at least that long, and less than a step longer at either end. The task is named
+only if one thread's time accounts for it. Under a hypervisor that takes time away without reporting
+steal time, a core's parts do not add up to the clock: its shares are then shares of the time it
+got, as in mpstat, and the evidence says how little that was.
 
 **Check by hand.** ``mpstat -P ALL 1 10``, then ``pidstat -t -u 1`` and its CPU column.
 
@@ -142,12 +142,8 @@ def detect(window: Window) -> Finding:
 def holds(window: Window) -> list[Hold]:
     """Every hold of a core in the kernel that lasted long enough to count."""
     limits = (KERNEL_SHARE.value, HELD.value)
-
-    def held() -> list[Hold]:
-        series = core_series(window)
-        return [] if series is None else series.held(*limits)
-
-    return window.keep(("holds", limits), held)
+    series = core_series(window)
+    return window.keep(("holds", limits), lambda: [] if series is None else series.held(*limits))
 
 
 def held_meanwhile(

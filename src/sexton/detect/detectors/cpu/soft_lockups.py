@@ -9,8 +9,9 @@ same problem as `saturated_core`, longer, and reported by the kernel.
 
 **What would make it wrong.** A virtual machine that was paused, migrated or starved by its host
 reports lockups of cores that had nothing to do with it: look for several cores at the same second
-and for steal time. The ring forgets: the finding says how far back the log reaches. The task named
-is the one that was on the core, which may be the victim of a lock held elsewhere.
+and for steal time. The log is a ring buffer that drops old lines: the finding says how far back it
+goes. The task named is the one that was on the core, which may be the victim of a lock held
+elsewhere.
 
 **Check by hand.** ``dmesg -T | grep -E 'lockup|stall'`` and the stack below each line.
 

@@ -5,13 +5,13 @@ of half a second and more; and the kernel's line that a clock source is unstable
 
 **Why it hurts.** Leases, tokens and certificates are judged by the wall clock: a step forward makes
 them expire at once, a step back makes log lines and checkpoints of two hours look like one. Nodes
-whose clocks differ do not agree on who was first. A time-stamp counter that was found unstable is
-replaced by a slow clock source, which every read of the time pays for.
+whose clocks differ do not agree on which event came first. A time-stamp counter that was found
+unstable is replaced by a slow clock source, which makes every read of the time slower.
 
 **What would make it wrong.** The first step after boot is normal (an NTP daemon that finds the
 clock wrong sets it once): it is a note in the first ten minutes. A suspended or migrated machine
 steps forward by the time it slept. The kernel's watchdog also blames a good counter if a core was
-held or a virtual machine was paused while it looked. Steps before the window are not seen.
+held or a virtual machine was paused during the check. Steps before the window are not seen.
 
 **Check by hand.** ``chronyc tracking``, ``timedatectl``, ``journalctl -u chrony -u
 systemd-timesyncd``; ``cat /sys/devices/system/clocksource/clocksource0/current_clocksource``.

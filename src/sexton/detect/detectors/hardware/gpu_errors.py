@@ -54,7 +54,7 @@ RECENT = Threshold("recent", DAY_S, "s", "a GPU that failed today fails the next
 
 
 class Meaning(NamedTuple):
-    """What an Xid says, in a few words, and how grave it is."""
+    """What an Xid means, and how grave it is."""
 
     words: str
     severity: Severity

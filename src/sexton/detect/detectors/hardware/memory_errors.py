@@ -12,10 +12,10 @@ SIGBUS, or the whole machine. Corrected ones cost nothing each; thousands of the
 
 **What would make it wrong.** Single corrected errors are normal: cosmic rays. A machine check may
 be about a cache or a link instead of memory: decode the bank. A report of the firmware about PCIe
-or CXL is not counted here; one about memory and PCIe together counts as grave as the worse of them.
-Virtual machines see only what their
-hypervisor passes on, usually nothing, so silence proves little there. A firmware that handles
-errors itself (firmware first) hides corrected ones. Tests (`hwpoison`, `einj`) look real.
+or CXL is not counted here; one about memory and PCIe counts with the severity of the worse. Virtual
+machines see only what their hypervisor passes on, usually nothing, so silence proves little there.
+A firmware that handles errors itself (firmware first) hides corrected ones. Tests (`hwpoison`,
+`einj`) look real.
 
 **Check by hand.** ``dmesg -T | grep -E 'EDAC|Hardware Error|Memory failure'``; ``grep .
 /sys/devices/system/edac/mc/mc*/dimm*/dimm_[cu]e_count``; ``ras-mc-ctl --summary``; ``ipmitool sel

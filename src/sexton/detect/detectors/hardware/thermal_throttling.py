@@ -8,7 +8,7 @@ thermal zone that reached its critical temperature) and the counters of each cor
 of the slowest: one hot node holds up all others, and collective operations time out. At the
 critical temperature the machine switches itself off.
 
-**What would make it wrong.** Processors slow down for a moment at a change of load, and say so:
+**What would make it wrong.** Processors slow down for a moment at a change of load, and log it:
 less than a tenth of the time is a note. Laptops and passively cooled machines do it by design.
 Counters are Intel's only, and most virtual machines have neither counters nor lines, so silence
 proves nothing there. A power limit is not heat and not counted.

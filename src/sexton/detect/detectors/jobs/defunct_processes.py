@@ -54,7 +54,7 @@ def detect(window: Window) -> Finding:
     if edges is None:  # recorded, and damaged since
         return unknown(NAME, "processes cannot be read", unread(window, Process))
     first, last = edges[0], edges[1].rows
-    # A leader that ended before its threads shows Z too, and is nobody's to reap yet.
+    # A leader that ended before its threads shows Z too, and cannot be reaped yet.
     defunct = [row for row in last if row.state == "Z" and row.threads <= 1]
     twice = edges[1].mono_s > first.mono_s
     if twice:

@@ -7,10 +7,10 @@ read the mark, within a second of its being set. There is no threshold: one deat
 
 **Why it hurts.** It is what everything else is about: the node's symptoms before that moment are
 worth more than those of any other hour. It is not a problem *of the node* and does not change the
-exit code: jobs die of their own bugs and of other nodes, and automation that drains nodes by the
-exit code would drain a healthy one because of a mark. If the node caused it, the cause is a
-problem, and a chain leads from it to the death. If nothing recorded explains it, the report
-says so first: that this node is not to blame is also an answer.
+exit code: jobs die of their own bugs and of faults of other nodes, and automation that drains nodes
+by the exit code would drain a healthy one because of a mark. If the node caused it, the cause is a
+problem, and a chain leads from it to the death. If nothing recorded explains it, the report says so
+first: that this node is not to blame is also an answer.
 
 **What would make it wrong.** It was entered by hand and not measured. A mark is
 set after the death, seconds or minutes later, so a cause may lie further back than it seems, and
@@ -109,11 +109,11 @@ def detect(window: Window) -> Finding:
         return _died(deaths)
     vague = [remark for remark in remarks if remark.mentions_a_job]
     if vague:
-        said = shorten(vague[-1].text, _WIDTH)
+        text = shorten(vague[-1].text, _WIDTH)
         lacking = Missing(
-            f'whether "{said}" means that it died', 'sexton recording mark DIR "job 17 died"'
+            f'whether "{text}" means that it died', 'sexton recording mark DIR "job 17 died"'
         )
-        return unknown(NAME, f'a mark names a job but not its death: "{said}"', (lacking,))
+        return unknown(NAME, f'a mark names a job but not its death: "{text}"', [lacking])
     return _none(remarks)
 
 

@@ -7,7 +7,7 @@ How often an allocation stalled (`allocstall*`). Whether tasks stalled meanwhile
 pressure (PSI) over the same seconds, and, with stacks, which thread was caught in the functions of
 reclaim, how long, on which core and in which cgroup.
 
-**Why it hurts.** The task that asked for a page stops and scans the lists until it finds some. It
+**Why it hurts.** The task that needs a page stops and scans the lists until it finds some. It
 does so in the kernel, on its core: with many dying memory cgroups one such scan took 0.2 ms
 for each of them. To its user it is a process that hangs now and then for no reason.
 

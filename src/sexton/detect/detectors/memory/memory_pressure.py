@@ -15,8 +15,8 @@ weighs every core by how busy it is: one stalled container among 96 busy cores i
 *direct_reclaim* for that; alone on an idle machine the same container is 100 %, *full* too. So PSI
 alone never shows that the *machine* is short. Where all scanning was done for cgroups at their
 limits it is not: the summary says so, and the severity is one step lower. If nothing counts which
-task scanned, stacks may show it (reclaim in the page allocator, kswapd); where those do not either,
-the wait is noted and no more. Without PSI only the absence of all reclaim can be shown.
+task scanned, stacks may show it (reclaim in the page allocator, kswapd); if those do not either,
+the wait is only noted. Without PSI only the absence of all reclaim can be shown.
 
 **Check by hand.** ``cat /proc/pressure/memory`` twice (`total` is microseconds); ``vmstat 1`` (si,
 so, free); ``grep -E 'workingset_refault|pgscan_kswapd|swpin' /proc/vmstat``.

@@ -9,12 +9,13 @@ v1's `memory.oom_control`), and cgroups that are close to their limits now.
 restarted, runs into the same limit and leaves a dead cgroup each time. If the *node* runs out, the
 kernel takes the biggest process, whichever it is.
 
-**What would make it wrong.** A limit is a decision, and a batch job may be meant to die at
-it. The log is a ring: the finding says how far back it reaches, and old kills fall out of it before
-the counter forgets them. The kernel leaves out the line with the cgroup's name if it kills more
-than ten times in five seconds; such kills are counted, their cgroup is unknown. Use close to a
-limit is no shortage by itself, since page cache counts too and is reclaimed first. Kills by
-systemd-oomd, earlyoom or a kubelet's eviction are signals like any other, and not counted here.
+**What would make it wrong.** A limit is a decision, and a batch job may be meant to die at it. The
+log is a ring buffer that drops old lines, so the counter may know of kills that the log no longer
+has; the finding says how far back the log goes. The kernel leaves out the line with the cgroup's
+name if it kills more than ten times in five seconds; such kills are counted, their cgroup is
+unknown. Use close to a limit is no shortage by itself, since page cache counts too and is reclaimed
+first. Kills by systemd-oomd, earlyoom or a kubelet's eviction are signals like any other, and not
+counted here.
 
 **Check by hand.** ``dmesg -T | grep -E 'oom-kill:|Killed process'``;
 ``grep oom_kill /proc/vmstat``; ``cat /sys/fs/cgroup/PATH/memory.events``

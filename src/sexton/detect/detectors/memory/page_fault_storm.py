@@ -58,18 +58,47 @@ from sexton.model.rows.memory import VmCounter
 from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import Process
 from sexton.model.text import seconds as duration
-from sexton.model.window import Batch, Window
+from sexton.model.window import Window
 from sexton.series import paging
 from sexton.series.paging import PagingStep, PagingSteps, Readings
 from sexton.series.pressure import Stall
 from sexton.series.rates import SLACK
 
+NAME = "page_fault_storm"
+
+MINOR = Threshold(
+    "faults",
+    100_000,
+    "a second and core",
+    "measured on 6.18: small compilations 54,000, a shell loop 50,000, nothing but faults 380,000",
+)
+MAJOR = Threshold(
+    "major faults", 500, "a second", "where node_exporter's own alert rules begin to warn"
+)
+LASTING = Threshold("for", 2, "s in a row", "the start of one large program is over by then")
+MOSTLY = Threshold(
+    "of a held core", 50, "% of its kernel samples", "less, and something else held it"
+)
+CAUGHT = Threshold(
+    "caught", 20, "samples/s and core", "a fifth of a core at 97 Hz; fewer prove nothing"
+)
+HOLDER = Threshold(
+    "of a held core's task",
+    10_000,
+    "faults a second",
+    "at 0.1 ms each, as under emulation, they fill a core; only stacks can confirm it",
+)
+BLAME = Threshold("blame", 20, "% of the faults", "processes with fewer did not cause the storm")
+_LIMITS = (MINOR, MAJOR, LASTING, KERNEL_SHARE, HELD, MOSTLY, CAUGHT, HOLDER, BLAME, HURTS, LASTS)
+
+WITH_STACKS = "sudo sexton diagnose --stacks"
+_SHOWN = 8
 #: Processes are read every two seconds live and every ten in a recording.
 AROUND_S = 10.5
 
 
 class Faulting(NamedTuple):
-    """A process and its page faults while it was watched, of both kinds."""
+    """A process and its minor and major page faults while it was watched."""
 
     pid: int
     comm: str
@@ -94,7 +123,8 @@ def tally(window: Window, span: tuple[float, float]) -> Tally | None:
 
     A process that started meanwhile has counted from zero; one that exited is unknown.
     """
-    read = _around(window.between(Process, span[0] - AROUND_S, span[1] + AROUND_S), span)
+    start, end = span[0] - AROUND_S, span[1] + AROUND_S
+    read = [batch for batch in window.between(Process, *span) if start <= batch.mono_s <= end]
     if len(read) < 2:
         return None
     found: dict[tuple[int, int], Faulting] = {}
@@ -133,48 +163,6 @@ def holder(window: Window, held: Finding, least: float) -> tuple[Faulting, Tally
     return (max(mine, key=lambda process: process.minor), counted) if mine else None
 
 
-def _around(
-    batches: Sequence[Batch[Process]], span: tuple[float, float]
-) -> Sequence[Batch[Process]]:
-    """Readings from the last one before the span to the first one after it."""
-    near = [batch for batch in batches if span[0] - AROUND_S <= batch.mono_s <= span[1] + AROUND_S]
-    before = [batch.mono_s for batch in near if batch.mono_s <= span[0]]
-    after = [batch.mono_s for batch in near if batch.mono_s >= span[1]]
-    start = before[-1] if before else span[0]
-    end = after[0] if after else span[1]
-    return [batch for batch in near if start <= batch.mono_s <= end]
-
-
-NAME = "page_fault_storm"
-
-MINOR = Threshold(
-    "faults",
-    100_000,
-    "a second and core",
-    "measured on 6.18: small compilations 54,000, a shell loop 50,000, nothing but faults 380,000",
-)
-MAJOR = Threshold(
-    "major faults", 500, "a second", "where node_exporter's own alert rules begin to warn"
-)
-LASTING = Threshold("for", 2, "s in a row", "the start of one large program is over by then")
-MOSTLY = Threshold(
-    "of a held core", 50, "% of its kernel samples", "less, and something else held it"
-)
-CAUGHT = Threshold(
-    "caught", 20, "samples/s and core", "a fifth of a core at 97 Hz; fewer prove nothing"
-)
-HOLDER = Threshold(
-    "of a held core's task",
-    10_000,
-    "faults a second",
-    "at 0.1 ms each, as under emulation, they fill a core; only stacks can confirm it",
-)
-BLAME = Threshold("blame", 20, "% of the faults", "processes with fewer did not cause the storm")
-
-WITH_STACKS = "sudo sexton diagnose --stacks"
-_SHOWN = 8
-
-
 class Storm(NamedTuple):
     """The stretch with the highest rate. `stalled` is how many of its seconds had memory pressure,
     for major faults."""
@@ -207,9 +195,6 @@ class _Seen(NamedTuple):
     @property
     def is_warning(self) -> bool:
         return bool(self.stalled or self.held)
-
-
-_LIMITS = (MINOR, MAJOR, LASTING, KERNEL_SHARE, HELD, MOSTLY, CAUGHT, HOLDER, BLAME, HURTS, LASTS)
 
 
 def _ruled_out(window: Window) -> str:

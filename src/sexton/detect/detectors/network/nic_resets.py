@@ -9,11 +9,11 @@ joined with its interrupt and its core, or with the core the driver names itself
 **Why it hurts.** For seconds nothing is sent or received; connections with short timeouts break.
 A training job reports a lost actor, and the node looks idle a moment later.
 
-**What would make it wrong.** Requested resets (``ethtool --reset``, a driver reload, an
-MTU change on some drivers) look alike. The log is a ring and forgets; counters start again with the
-driver. The queue's core is today's: irqbalance may have moved it since. ``wd_expired`` (the device
-stopped its keep-alive) and ``missing_intr`` (an interrupt was lost) point at the device or the
-hypervisor, not at a starved core.
+**What would make it wrong.** Requested resets (``ethtool --reset``, a driver reload, an MTU change
+on some drivers) look alike. The log is a ring buffer that drops old lines; counters restart with
+the driver. The queue's core is today's: irqbalance may have moved it since. ``wd_expired`` (the
+device stopped its keep-alive) and ``missing_intr`` (an interrupt was lost) point at the device or
+the hypervisor, not at a starved core.
 
 **Check by hand.** ``dmesg -T | grep -iE 'reset|watchdog|napi'``, ``ethtool -S eth0 | grep -E
 'reset|timeout|starvation|wd_expired|missing'``, then ``cat /proc/irq/N/effective_affinity_list``.
@@ -94,10 +94,10 @@ class _Report:
     @property
     def is_reset(self) -> bool:
         """False if only a watchdog fired: some drivers log that and do nothing."""
-        said = any(
+        logged = any(
             line.event.family != "nic_watchdog" for burst in self.bursts for line in burst.lines
         )
-        return said or any(counter.value for counter in self.counters)
+        return logged or any(counter.value for counter in self.counters)
 
     @property
     def severity(self) -> Severity:

@@ -153,7 +153,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     plan_note="a plan cannot stop it; see DO NOW in sexton diagnose",
 )
 def detect(window: Window) -> Finding:
-    """The core that was flooded most, by which interface."""
+    """The core that was flooded most, and the interface that received the packets."""
     series = core_series(window)
     watched = 0.0 if series is None else longest_stretch(series)
     if watched < LASTING.value * SLACK:
@@ -278,7 +278,7 @@ def _queues(window: Window, run: _Flood) -> Sequence[NicQueue]:
 
 
 def _received(window: Window, run: _Flood) -> list[tuple[str, float]]:
-    """Packets a second that came in through each interface meanwhile, the busiest first."""
+    """Packets per second received by each interface during the flood, the busiest first."""
     spans: dict[str, list[tuple[int, float]]] = defaultdict(list)
     read = window.between(NetDevice, run.start - AROUND_S, run.end + AROUND_S)
     for _, step in steps(read, lambda row: row.name):

@@ -16,10 +16,10 @@ the driver's watchdog takes the whole device down and up again.
 **What would make it wrong.** Threaded NAPI (``/sys/class/net/*/threaded``) polls without NET_RX.
 Drivers older than ENA 2.8 do not say whether NAPI was scheduled. `time_squeeze` is not starvation:
 there the poll ran and had too much to do; it is shown and does not change the verdict. The counters
-see only waits of a second and more that were total; shorter ones need a probe. A held core that
-polls nothing, without a request to, is *unknown*: a queue without packets looks the same. Where the
-probe watched, from before the core was held, it decides. It pauses where it would cost a core more
-than 0.5 %, and a virtual machine that was paused as a whole looks like a wait.
+see only waits of a second or more without a single poll; shorter ones need a probe. A held core
+that polls nothing and was not requested to is *unknown*: a queue without packets looks the same. If
+the probe was running since before the core was held, it decides. It pauses if it would use more
+than 0.5 % of a core, and a virtual machine that was paused as a whole looks like a wait.
 
 **Check by hand.** ``dmesg -T | grep -i napi``; ``grep NET_RX /proc/softirqs`` twice, at the core of
 the queue; every single wait, in microseconds, with ``sudo bpftrace -e

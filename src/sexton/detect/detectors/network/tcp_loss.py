@@ -11,7 +11,7 @@ that is aborted is an error in some job: a lost actor, a broken pipe, a fetch th
 
 **What would make it wrong.** The counters are those of one network namespace: pods with a network
 of their own are not in them. Traffic over loopback is, and makes a loss elsewhere look smaller. The
-other end may be to blame, or anything between: the counters do not say which. A peer that is
+cause may be the other end or anything in between: the counters do not show which. A peer that is
 switched off makes its connections retransmit as a loss would, a few times each. A segment or two
 retransmitted are ordinary everywhere, one in a hundred over the internet.
 
@@ -32,12 +32,13 @@ import numpy as np
 
 from sexton.detect.counters import moved
 from sexton.detect.registry import Threshold, absent, detector, too_few_readings
+from sexton.detect.runs import around
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.net import TcpCounters
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import F64, Steps, runs, steps_of, stretches, sums
+from sexton.series.rates import F64, Steps, steps_of, stretches, sums
 
 NAME = "tcp_loss"
 
@@ -233,10 +234,7 @@ def _around(found: _Losses, worst: _Stretch) -> tuple[float, float]:
     share = 100 * found.again / np.maximum(found.sent + found.again, 1)
     lost = (share >= NOTED.value) | (found.given_up > 0)
     times = Steps(found.start, found.end, found.end, [], {})
-    touching = [run for run in runs(times, lost[None]) if run.overlap(worst.start, worst.end) > 0]
-    if not touching:
-        return worst.start, worst.end
-    return touching[0].start, touching[-1].end
+    return around(times, lost, worst.start, worst.end)
 
 
 def _summary(worst: _Stretch, given_up: int) -> str:

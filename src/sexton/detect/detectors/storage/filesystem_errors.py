@@ -14,9 +14,8 @@ is no line of the filesystem's own. A disk that was pulled, a detached volume or
 cloud's control plane ends the same way, and the filesystem is not to blame. Errors alone, with
 ``errors=continue``, leave it writable; they are a warning. A filesystem that was unmounted or can
 be written to again since is a note. That XFS was shut down is in the log alone, so it counts for a
-day even if it was repaired. So it is with ext4 on kernels that go on showing it as ``rw`` after an
-error (6.12 to 6.14, stable kernels since October 2024): there only the line of a later mount ends
-it.
+day even if it was repaired. The same holds for ext4 on kernels that still show it as ``rw`` after
+an error (6.12 to 6.14, stable kernels since October 2024), until the line of a later mount.
 
 **Check by hand.** ``dmesg -T | grep -E 'EXT4-fs|XFS|BTRFS'``; ``findmnt -o TARGET,SOURCE,OPTIONS``;
 ``touch`` a file on it.

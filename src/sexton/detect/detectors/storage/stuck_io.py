@@ -15,8 +15,8 @@ each such task. A checkpoint that does not end holds up all other ranks.
 frozen cgroup and a stopped FUSE server look alike. The owner of a lock is who holds it when the
 line is written; of a semaphore, who took it last. The kernel reports the first ten
 (`kernel.hung_task_warnings`) and then no more. Cloud disks are given years before a time-out is
-reported (``nvme_core.io_timeout=4294967295`` on EC2), so that the log stays silent. State D is seen
-of a process's main thread only. Errors of floppy and optical drives do not count.
+reported (``nvme_core.io_timeout=4294967295`` on EC2), so that the log stays silent. State D is read
+for a process's main thread only. Errors of floppy and optical drives do not count.
 
 **Check by hand.** ``ps -eo state,pid,wchan:32,comm | grep ^D``; ``cat /proc/PID/stack``; ``dmesg -T
 | grep -E 'blocked for more|I/O error|timeout'``; ``iostat -x 1``.
