@@ -13,9 +13,9 @@ from tests.support.windows import EPOCH, make_window
 
 
 def run(*texts: str) -> Finding:
-    """Each left a minute after the one before."""
-    said = [(60.0 * (number + 1), [Mark(text)]) for number, text in enumerate(texts)]
-    return detect(make_window([(0.0, []), *said, (3600.0, [])], empty=(Mark,)))
+    """Each mark a minute after the one before."""
+    marks = [(60.0 * (number + 1), [Mark(text)]) for number, text in enumerate(texts)]
+    return detect(make_window([(0.0, []), *marks, (3600.0, [])], empty=(Mark,)))
 
 
 @pytest.mark.parametrize(
