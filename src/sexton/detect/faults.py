@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from sexton.detect.findings import absent, missing
 from sexton.detect.kernel_log import NO_REACH, Line, reach
-from sexton.detect.registry import absent, missing
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.row import Row
-from sexton.model.text import seconds as duration
 from sexton.model.text import shorten
 from sexton.model.window import Window
 
@@ -49,8 +48,7 @@ class Fault(NamedTuple):
     @property
     def when(self) -> str:
         """How long ago the last line was logged: "5 min ago"."""
-        age_s = self.last.age_s
-        return f"{duration(age_s)} ago" if age_s is not None else "at an unknown time"
+        return self.last.ago
 
     @property
     def times(self) -> str:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sexton.detect.kernel_log import DAY_S, Line, lines, reach
+from sexton.detect.kernel_log import DAY_S, NO_REACH, Line, lines, reach
 from sexton.detect.registry import settings_in_force
 from sexton.detect.witness import Witness
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.event import FLAGGED
 from sexton.model.text import count, shorten
-from sexton.model.text import seconds as duration
 
 #: Named groups of a pattern that are entities, with their kind.
 _KINDS = {"core": "core", "cpu": "core", "nic": "nic", "unit": "unit", "cgroup": "cgroup"}
@@ -39,7 +38,7 @@ def flagged(window: Witness) -> Iterator[Finding]:
         for line in lines(window, (FLAGGED,)):
             by_pattern.setdefault(line.event.pattern, []).append(line)
         log = reach(window) if by_pattern else None
-    origin = "kernel log" if log is None else log.origin
+    origin = (log or NO_REACH).origin
     for pattern, found in sorted(by_pattern.items()):
         finding = replace(_finding(pattern, found, origin), rows=window.rows(noted))
         yield replace(finding, silenced=settings_in_force().silenced(finding))
@@ -48,7 +47,6 @@ def flagged(window: Witness) -> Iterator[Finding]:
 def _finding(pattern: str, found: list[Line], origin: str) -> Finding:
     last = found[-1]
     recent = [line for line in found if line.age_s is not None and line.age_s <= DAY_S]
-    ago = "at an unknown time" if last.age_s is None else f"{duration(last.age_s)} ago"
     times = [line.wall_s for line in found if line.wall_s is not None]
     message = shorten(last.event.message, _SHOWN)
     entities: dict[str, tuple[str, ...]] = {}
@@ -60,7 +58,7 @@ def _finding(pattern: str, found: list[Line], origin: str) -> Finding:
         finding_id(pattern),
         Verdict.PRESENT,
         _severity(last) if recent else Severity.INFO,
-        f"{last.text('meaning') or pattern}: {count(len(found), 'log line')}, the last {ago}",
+        f"{last.text('meaning') or pattern}: {count(len(found), 'log line')}, the last {last.ago}",
         entities,
         min(times, default=None),
         max(times, default=None),

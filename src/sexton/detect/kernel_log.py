@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sexton.detect.registry import unread
+from sexton.detect.findings import unread
 from sexton.detect.witness import remembered
 from sexton.model.finding import Evidence, Missing
 from sexton.model.rows.event import KernelEvent, KernelLog
@@ -35,6 +35,11 @@ class Line(NamedTuple):
     event: KernelEvent
     wall_s: float | None
     age_s: float | None
+
+    @property
+    def ago(self) -> str:
+        """How long before the end of the window it was logged: "5 min ago"."""
+        return "at an unknown time" if self.age_s is None else f"{duration(self.age_s)} ago"
 
     def number(self, field: str) -> int | None:
         value = self.event.fields.get(field)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sexton.detect.witness import remembered
 from sexton.model.finding import Evidence
@@ -12,6 +12,7 @@ from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import ProcessCgroup
 from sexton.model.window import Window
 
+T = TypeVar("T", int, tuple[int, int, str])
 #: Stacks are counted by whole seconds: so much earlier or later still counts.
 SLACK_S = 1.0
 
@@ -75,13 +76,11 @@ class Caught(NamedTuple):
 
     def leading(self, least: float = 10.0, most: int = 8) -> list[tuple[int, int, str]]:
         """Threads with at least `least` percent of the samples, those with the most first."""
-        found = sorted(self.threads.items(), key=lambda key: (-key[1], key[0]))
-        return [key for key, number in found[:most] if 100 * number >= least * self.samples]
+        return _leading(self.threads, least, most)
 
     def leading_cores(self, least: float = 10.0, most: int = 8) -> list[int]:
         """Cores with at least `least` percent of the samples, those with the most first."""
-        found = sorted(self.cores.items(), key=lambda key: (-key[1], key[0]))
-        return [core for core, number in found[:most] if 100 * number >= least * self.samples]
+        return _leading(self.cores, least, most)
 
     def seconds_of(self, least: int) -> Counter[tuple[int, int, str]]:
         """By thread, the number of seconds in which it has at least `least` samples."""
@@ -110,6 +109,11 @@ class Caught(NamedTuple):
             100 * self.samples / every if every else 0.0,
             wrong_if,
         )
+
+
+def _leading(samples: Counter[T], least: float, most: int) -> list[T]:
+    found = sorted(samples.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [key for key, number in found[:most] if 100 * number >= least * samples.total()]
 
 
 def caught(

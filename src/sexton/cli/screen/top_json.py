@@ -6,8 +6,8 @@ from typing import Any
 
 from sexton.cli.screen.load import NicLoad, TaskLoad, core_loads, nic_loads, worst_tasks
 from sexton.detect.deaths import deaths
+from sexton.detect.findings import reason
 from sexton.detect.growth import growth
-from sexton.detect.registry import reason
 from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.event import KernelEvent
 from sexton.model.text import printable

@@ -30,19 +30,9 @@ from typing import NamedTuple
 from sexton.detect.churn import Churn, Family, churn
 from sexton.detect.deaths import GRACE
 from sexton.detect.detectors.cgroups import crash_looping_unit
+from sexton.detect.findings import AGAIN, missing, names, unknown, unread
 from sexton.detect.growth import ENOUGH, confirms, growth
-from sexton.detect.registry import (
-    AGAIN,
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    detector,
-    missing,
-    names,
-    unknown,
-    unread,
-)
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupEvent

@@ -31,18 +31,9 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import NamedTuple
 
+from sexton.detect.findings import absent, and_more, not_applicable, unknown, unread
 from sexton.detect.protected import protected
-from sexton.detect.registry import (
-    Advice,
-    Stage,
-    Threshold,
-    absent,
-    and_more,
-    detector,
-    not_applicable,
-    unknown,
-    unread,
-)
+from sexton.detect.registry import Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.unit import RestartMark, ServiceManager, Unit

@@ -27,7 +27,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from sexton.detect.registry import Threshold, detector, look, missing, names
+from sexton.detect.findings import missing, names
+from sexton.detect.registry import Threshold, detector, look
 from sexton.detect.stems import container, join, path_stem, pattern, split
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupDir

@@ -34,15 +34,8 @@ import numpy as np
 
 from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE, held_meanwhile
 from sexton.detect.families import is_rstat, is_spinning
-from sexton.detect.registry import (
-    AGAIN,
-    Threshold,
-    absent,
-    detector,
-    not_applicable,
-    reason,
-    unknown,
-)
+from sexton.detect.findings import AGAIN, absent, not_applicable, reason, unknown
+from sexton.detect.registry import Threshold, detector
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -194,6 +187,8 @@ def _contended(window: Window, run: Run[_Second]) -> Finding:
     leading = stacks.leading()
     tasks = [thread_name(*thread) for thread in leading]
     evidence = [*_flushing(stacks), *(_of_core(stacks, core, held) for core in cores[:_SHOWN])]
+    unread = Missing(reason(window.why_missing(CoreTimes)), "sudo sexton diagnose")
+    lacking = () if window.read(CoreTimes) else (unread,)
     by = f" by {tasks[0]}" if tasks else ""
     also = f" and {count(len(tasks) - 1, 'more task')}" if len(tasks) > 1 else ""
     return Finding(
@@ -210,12 +205,8 @@ def _contended(window: Window, run: Run[_Second]) -> Finding:
         start=window.wall(run.start),
         end=window.wall(run.end),
         evidence=tuple(evidence),
-        missing=() if window.read(CoreTimes) else (_no_core_times(window),),
+        missing=lacking,
     )
-
-
-def _no_core_times(window: Window) -> Missing:
-    return Missing(reason(window.why_missing(CoreTimes)), "sudo sexton diagnose")
 
 
 def _flushing(stacks: Caught) -> Sequence[Evidence]:

@@ -24,8 +24,9 @@ they are live. Until then lengthen the interval of their readers (cAdvisor's
 
 from __future__ import annotations
 
+from sexton.detect.findings import absent, unknown
 from sexton.detect.growth import cost, is_bound
-from sexton.detect.registry import Threshold, absent, detector, unknown
+from sexton.detect.registry import Threshold, detector
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, WalkCost
 from sexton.model.text import count, seconds

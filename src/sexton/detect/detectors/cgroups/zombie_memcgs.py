@@ -33,6 +33,7 @@ from shlex import quote
 from time import gmtime, strftime
 
 from sexton.detect.deaths import GRACE, Deaths, deaths
+from sexton.detect.findings import absent, names, unread
 from sexton.detect.growth import (
     COST_LIMIT,
     DRAIN,
@@ -46,7 +47,7 @@ from sexton.detect.growth import (
 )
 from sexton.detect.leak import AT_ONCE, SETTLED, SOON, TOO_MANY, Leak, leak
 from sexton.detect.owners import LEDGER, LISTED, TRACED, TRACED_BEFORE, UPPER_BOUND, Owner, owners
-from sexton.detect.registry import Advice, Stage, Threshold, absent, detector, names, unread
+from sexton.detect.registry import Advice, Stage, Threshold, detector
 from sexton.model.chain import Strength
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -185,6 +186,8 @@ def _census(window: Window) -> CgroupCensus | None:
 
 def _cannot_tell(census: CgroupCensus | None) -> Finding:
     why = (census.reason if census else None) or "the memory cgroups could not be counted"
+    whole = census is not None and census.scope == "node" and census.mount_point is not None
+    remedy = DEATHS_ONLY if whole else HOST_VIEW
     evidence: tuple[Evidence, ...] = ()
     if census is not None and census.live is not None:
         evidence = (
@@ -204,14 +207,8 @@ def _cannot_tell(census: CgroupCensus | None) -> Finding:
         Severity.INFO,
         f"dying memory cgroups cannot be counted from here: {why}",
         evidence=evidence,
-        missing=(Missing("the number of dying memory cgroups on the node", _remedy(census)),),
+        missing=(Missing("the number of dying memory cgroups on the node", remedy),),
     )
-
-
-def _remedy(census: CgroupCensus | None) -> str:
-    """What would give the count: running on the node, or counting in another way."""
-    whole = census is not None and census.scope == "node" and census.mount_point is not None
-    return DEATHS_ONLY if whole else HOST_VIEW
 
 
 def _severity(dying: int, live: int | None) -> Severity | None:

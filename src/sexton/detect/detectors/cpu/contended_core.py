@@ -41,20 +41,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import (
-    AGAIN,
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    absent,
-    and_more,
-    detector,
-    names,
-    too_few_readings,
-    unknown,
-    unread,
-)
+from sexton.detect.findings import AGAIN, absent, and_more, names, too_few_readings, unknown, unread
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.runs import CLOSE_S
 from sexton.detect.stacks import cgroups_of, thread_name
 from sexton.detect.stems import unit_of

@@ -35,19 +35,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import (
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    absent,
-    detector,
-    missing,
-    names,
-    too_few_readings,
-    unknown,
-    unread,
-)
+from sexton.detect.findings import absent, missing, names, too_few_readings, unknown, unread
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.runs import CLOSE_S
 from sexton.detect.stems import split, unit_of
 from sexton.model.diagnosis import Step

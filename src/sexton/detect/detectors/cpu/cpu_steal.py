@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import Threshold, absent, and_more, detector, look, too_few_readings
+from sexton.detect.findings import absent, and_more, too_few_readings
+from sexton.detect.registry import Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.text import seconds as duration

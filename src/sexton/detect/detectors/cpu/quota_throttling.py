@@ -36,18 +36,8 @@ import numpy as np
 
 from sexton.detect.counters import moved
 from sexton.detect.detectors.memory.memory_pressure import SHORTAGE
-from sexton.detect.registry import (
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    absent,
-    and_more,
-    detector,
-    names,
-    not_applicable,
-    too_few_readings,
-)
+from sexton.detect.findings import absent, and_more, names, not_applicable, too_few_readings
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.runs import around
 from sexton.detect.stems import unit_of
 from sexton.model.diagnosis import Step

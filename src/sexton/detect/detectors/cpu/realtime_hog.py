@@ -26,18 +26,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sexton.detect.detectors.cpu.saturated_core import Blame, blame
-from sexton.detect.registry import (
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    absent,
-    and_more,
-    detector,
-    names,
-    unknown,
-    unread,
-)
+from sexton.detect.findings import absent, and_more, names, unknown, unread
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.stacks import cgroups_of
 from sexton.detect.stems import unit_of
 from sexton.model.diagnosis import Step

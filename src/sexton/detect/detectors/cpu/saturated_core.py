@@ -34,18 +34,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import (
-    AGAIN,
-    Advice,
-    Stage,
-    Threshold,
-    absent,
-    and_more,
-    detector,
-    names,
-    too_few_readings,
-    unread,
-)
+from sexton.detect.findings import AGAIN, absent, and_more, names, too_few_readings, unread
+from sexton.detect.registry import Advice, Stage, Threshold, detector
 from sexton.detect.stacks import hottest, on_cores, thread_name
 from sexton.detect.witness import remembered
 from sexton.model.diagnosis import Step

@@ -25,8 +25,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sexton.detect import kernel_log
+from sexton.detect.findings import absent, names
 from sexton.detect.kernel_log import DAY_S, NO_REACH, Burst, Line, Reach
-from sexton.detect.registry import Threshold, absent, detector, names
+from sexton.detect.registry import Threshold, detector
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.event import KernelLog
 from sexton.model.text import count

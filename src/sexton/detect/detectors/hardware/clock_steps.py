@@ -27,8 +27,9 @@ from collections.abc import Sequence
 
 from sexton.detect import kernel_log
 from sexton.detect.faults import Fault, Judged, Report, faults, present
+from sexton.detect.findings import absent, and_more, too_few_readings
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import Threshold, absent, and_more, detector, look, too_few_readings
+from sexton.detect.registry import Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.text import count
 from sexton.model.text import seconds as duration

@@ -31,18 +31,9 @@ from typing import NamedTuple
 
 from sexton.detect import kernel_log
 from sexton.detect.faults import Fault, Judged, Report, faults, none_logged, present
+from sexton.detect.findings import and_more, names, not_applicable, unknown
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import (
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    and_more,
-    detector,
-    names,
-    not_applicable,
-    unknown,
-)
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding, Severity
 from sexton.model.rows.hardware import Gpu

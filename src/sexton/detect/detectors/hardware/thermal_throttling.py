@@ -28,8 +28,9 @@ from typing import NamedTuple
 from sexton.detect import kernel_log
 from sexton.detect.counters import moved
 from sexton.detect.faults import Fault, Judged, Report, faults, none_logged, present
+from sexton.detect.findings import absent, and_more, names, unknown
 from sexton.detect.kernel_log import Line
-from sexton.detect.registry import Threshold, absent, and_more, detector, look, names, unknown
+from sexton.detect.registry import Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.hardware import CoreThrottle
 from sexton.model.text import count

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sexton.detect.registry import Threshold, absent, detector, unknown, unread
+from sexton.detect.findings import absent, unknown, unread
+from sexton.detect.registry import Threshold, detector
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.task import Process
 from sexton.model.text import count

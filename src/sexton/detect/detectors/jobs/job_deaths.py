@@ -30,7 +30,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from sexton.detect.registry import absent, detector, names, not_applicable, unknown
+from sexton.detect.findings import absent, names, not_applicable, unknown
+from sexton.detect.registry import detector
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.recorder import Mark
 from sexton.model.text import count, printable, shorten

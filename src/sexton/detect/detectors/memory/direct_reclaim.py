@@ -36,18 +36,17 @@ from math import inf
 from typing import NamedTuple
 
 from sexton.detect.detectors.cpu import saturated_core
-from sexton.detect.detectors.memory.memory_pressure import BIGGEST_PROCESSES, HURTS, LASTS, SHORTAGE
+from sexton.detect.detectors.memory.memory_pressure import (
+    BIGGEST_PROCESSES,
+    HURTS,
+    LASTS,
+    SHORTAGE,
+    stalled_seconds,
+)
 from sexton.detect.detectors.memory.memory_pressure import stalled as stalled_runs
 from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
-from sexton.detect.registry import (
-    Threshold,
-    absent,
-    detector,
-    missing,
-    names,
-    too_few_readings,
-    unknown,
-)
+from sexton.detect.findings import absent, missing, names, too_few_readings, unknown
+from sexton.detect.registry import Threshold, detector
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import SLACK_S, Caught, caught, cgroups_of, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -58,7 +57,7 @@ from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, PagingSteps, Reading, Readings
-from sexton.series.rates import SLACK, nearest
+from sexton.series.rates import nearest
 
 NAME = "direct_reclaim"
 
@@ -103,8 +102,9 @@ class _Seen(NamedTuple):
         """The thread that spent most seconds in reclaim, and how many."""
         if self.stacks is None:
             return None
-        longest = sorted(self.stacks.seconds_of(int(CAUGHT.value)).items(), key=_most_first)
-        return (thread_name(*longest[0][0]), longest[0][1]) if longest else None
+        seconds = self.stacks.seconds_of(int(CAUGHT.value))
+        longest = min(seconds, key=lambda thread: (-seconds[thread], thread), default=None)
+        return None if longest is None else (thread_name(*longest), seconds[longest])
 
     @property
     def severity(self) -> Severity:
@@ -112,10 +112,6 @@ class _Seen(NamedTuple):
             return Severity.INFO
         by_stacks = self.held is not None and self.held[1] >= CAUGHT_FOR.value
         return Severity.WARNING if self.stalled or by_stacks else Severity.INFO
-
-
-def _most_first(pair: tuple[tuple[int, int, str], int]) -> tuple[int, tuple[int, int, str]]:
-    return -pair[1], pair[0]
 
 
 def _ruled_out(window: Window) -> str:
@@ -193,8 +189,7 @@ def worst(
     for run in runs(moved, above, LASTING.value):
         if aside(run):
             continue
-        stalled = sum(run.overlap(stall) for stall in stalls)
-        stalled = stalled if stalled >= LASTS.value * SLACK else 0.0
+        stalled = stalled_seconds(run, stalls)
         pages = sum(step.by_tasks or 0 for step in run.steps)
         if best is None or (stalled, pages) > best[:2]:
             best = stalled, pages, run

@@ -29,21 +29,13 @@ to evict: it needs less work or more memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sexton.detect.families import is_reclaim, is_shortage
-from sexton.detect.registry import (
-    AGAIN,
-    Threshold,
-    absent,
-    detector,
-    look,
-    missing,
-    unknown,
-    unread,
-)
+from sexton.detect.findings import AGAIN, absent, missing, unknown, unread
+from sexton.detect.registry import Threshold, detector, look
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -53,6 +45,7 @@ from sexton.model.window import Window
 from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, Reading, Readings
 from sexton.series.pressure import Level, Levels, Stall, Stalls
+from sexton.series.rates import SLACK
 
 NAME = "memory_pressure"
 
@@ -151,6 +144,12 @@ def stalled(window: Window) -> list[Run[Stall]]:
     """Stretches in which tasks waited for memory long enough to hurt."""
     every = pressure.levels(window).stalls
     return runs(every, every.some >= HURTS.value, LASTS.value)
+
+
+def stalled_seconds(run: Run[Any], stalls: Sequence[Run[Stall]]) -> float:
+    """Seconds of a stretch in which tasks waited for memory; 0 if too few to hurt."""
+    seconds = sum(run.overlap(stall) for stall in stalls)
+    return seconds if seconds >= LASTS.value * SLACK else 0.0
 
 
 def _lost(run: Run[Stall]) -> int:

@@ -36,9 +36,10 @@ from typing import NamedTuple
 from sexton.detect import kernel_log
 from sexton.detect.counters import moved
 from sexton.detect.detectors.memory.memory_pressure import BIGGEST_PROCESSES
+from sexton.detect.findings import absent, names, unknown
 from sexton.detect.kernel_log import DAY_S, NO_REACH, Reach
 from sexton.detect.oom import Kill, kills
-from sexton.detect.registry import READS, Advice, Stage, Threshold, absent, detector, names, unknown
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupMemory

@@ -36,19 +36,16 @@ from typing import NamedTuple
 
 from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE, held_meanwhile
-from sexton.detect.detectors.memory.memory_pressure import HURTS, LASTS, SHORTAGE, stalled
-from sexton.detect.families import is_fault
-from sexton.detect.registry import (
-    AGAIN,
-    Threshold,
-    absent,
-    detector,
-    look,
-    missing,
-    names,
-    unknown,
-    unread,
+from sexton.detect.detectors.memory.memory_pressure import (
+    HURTS,
+    LASTS,
+    SHORTAGE,
+    stalled,
+    stalled_seconds,
 )
+from sexton.detect.families import is_fault
+from sexton.detect.findings import AGAIN, absent, missing, names, unknown, unread
+from sexton.detect.registry import Threshold, detector, look
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
 from sexton.model.counters import delta
@@ -62,7 +59,6 @@ from sexton.model.window import Window
 from sexton.series import paging
 from sexton.series.paging import PagingStep, PagingSteps, Readings
 from sexton.series.pressure import Stall
-from sexton.series.rates import SLACK
 
 NAME = "page_fault_storm"
 
@@ -272,8 +268,7 @@ def worst(moved: PagingSteps, cores: int | None, stalls: Sequence[Run[Stall]]) -
             continue
         group = "major" if is_major else "faults"
         for run in runs(moved, moved.rate(group) >= limit, LASTING.value):
-            stalled = sum(run.overlap(stall) for stall in stalls) if is_major else 0.0
-            stalled = stalled if stalled >= LASTS.value * SLACK else 0.0
+            stalled = stalled_seconds(run, stalls) if is_major else 0.0
             times = sum(step.moved.get(group, 0) for step in run.steps) / limit
             if best is None or (stalled, times) > best[:2]:
                 best = stalled, times, Storm(run, is_major, stalled)

@@ -32,17 +32,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sexton.detect import kernel_log, nics
+from sexton.detect.findings import absent, missing, names, not_applicable, unknown
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import (
-    Threshold,
-    absent,
-    detector,
-    look,
-    missing,
-    names,
-    not_applicable,
-    unknown,
-)
+from sexton.detect.registry import Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.net import NOT_TRACKING, Conntrack
 from sexton.model.text import count

@@ -31,16 +31,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.faults import unrecorded
-from sexton.detect.registry import (
-    Threshold,
-    absent,
-    and_more,
-    detector,
-    look,
-    names,
-    not_applicable,
-    unknown,
-)
+from sexton.detect.findings import absent, and_more, names, not_applicable, unknown
+from sexton.detect.registry import Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.hardware import FabricCounter, FabricPort
 from sexton.model.text import count

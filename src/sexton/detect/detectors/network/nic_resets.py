@@ -29,16 +29,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sexton.detect import kernel_log, nics, resets
+from sexton.detect.findings import missing, names, not_applicable, unknown, unread
 from sexton.detect.kernel_log import DAY_S, Burst
-from sexton.detect.registry import (
-    Threshold,
-    detector,
-    missing,
-    names,
-    not_applicable,
-    unknown,
-    unread,
-)
+from sexton.detect.registry import Threshold, detector
 from sexton.detect.resets import CAUSES, ONE_RESET
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.net import Nic, NicCounter, NicQueue

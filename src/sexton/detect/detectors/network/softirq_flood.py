@@ -29,7 +29,7 @@ time may make a core look full. An interface of another network namespace cannot
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from shlex import quote
 from typing import Any, NamedTuple
 
@@ -38,18 +38,8 @@ import numpy as np
 from sexton.detect import nics
 from sexton.detect.counters import moved
 from sexton.detect.detectors.cpu import saturated_core
-from sexton.detect.registry import (
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    absent,
-    and_more,
-    detector,
-    names,
-    too_few_readings,
-    unread,
-)
+from sexton.detect.findings import absent, and_more, names, too_few_readings, unread
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.waits import LOSSES
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -171,7 +161,9 @@ def detect(window: Window) -> Finding:
         for run in runs(series.times, percent >= limit)
         if run.lasts(LASTING.value)
     ]
-    net = _backlog(window, {series.cores[run.row] for run in busy})
+    cores = {series.cores[run.row] for run in busy}
+    read = window.columns(SoftnetCpu, _BACKLOG, lambda key: key[0] in cores) if cores else ()
+    net = steps_of(read)
     found = [made for run in busy if (made := _flood(series, run, net)) is not None]
     found.sort(key=lambda run: (not run.hurts, -run.shares.softirq * run.seconds))
     worst: dict[int, _Flood] = {}
@@ -195,13 +187,6 @@ def _flood(series: CoreSeries, run: Run, net: Steps) -> _Flood | None:
         return None
     core = series.cores[run.row]
     return _Flood(core, run.start, run.end, shares, _meanwhile(net, core, run))
-
-
-def _backlog(window: Window, cores: Collection[int]) -> Steps:
-    """What the network stack counted on these cores."""
-    if not cores:
-        return steps_of(())
-    return steps_of(window.columns(SoftnetCpu, _BACKLOG, lambda key: key[0] in cores))
 
 
 def _meanwhile(net: Steps, core: int, run: Run) -> _Net | None:

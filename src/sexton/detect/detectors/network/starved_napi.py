@@ -37,17 +37,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sexton.detect import kernel_log, nics, waits
-from sexton.detect.registry import (
-    AGAIN,
-    Threshold,
-    absent,
-    detector,
-    missing,
-    names,
-    not_applicable,
-    unknown,
-    unread,
-)
+from sexton.detect.findings import AGAIN, absent, missing, names, not_applicable, unknown, unread
+from sexton.detect.registry import Threshold, detector
 from sexton.detect.waits import (
     GRAVE,
     WAIT,
@@ -223,9 +214,10 @@ def _fed(
     summary = "no NIC queue waited for its core"
     if lost:
         summary += f"; {len(lost)} waited for an interrupt that did not come: not starved"
-    return absent(
-        NAME, summary, evidence or [_nothing_counted()], (*lacking, *_lacks_probe(watched))
-    )
+    if not evidence:
+        since, why = "since the driver was loaded", "the driver was loaded again since"
+        evidence = [Evidence(COUNTER, "0", "0", since, "ethtool -S", 0, why)]
+    return absent(NAME, summary, evidence, (*lacking, *_lacks_probe(watched)))
 
 
 def _lacks_probe(watched: Watch) -> Iterable[Missing]:
@@ -233,11 +225,6 @@ def _lacks_probe(watched: Watch) -> Iterable[Missing]:
         yield Missing("single waits below a second", PROBE)
     elif watched.why_not:
         yield Missing(f"waits while the probe was paused: it used {watched.why_not}", PROBE)
-
-
-def _nothing_counted() -> Evidence:
-    wrong_if = "the driver was loaded again since"
-    return Evidence(COUNTER, "0", "0", "since the driver was loaded", "ethtool -S", 0, wrong_if)
 
 
 def _starved(seen: _Seen, lacking: list[Missing]) -> Finding:

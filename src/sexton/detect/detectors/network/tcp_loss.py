@@ -31,7 +31,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.counters import moved
-from sexton.detect.registry import Threshold, absent, detector, too_few_readings
+from sexton.detect.findings import absent, too_few_readings
+from sexton.detect.registry import Threshold, detector
 from sexton.detect.runs import around
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.net import TcpCounters

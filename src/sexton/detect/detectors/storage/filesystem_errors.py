@@ -41,18 +41,9 @@ from sexton.detect.faults import (
     present,
     unrecorded,
 )
+from sexton.detect.findings import absent, and_more, names, unknown
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import (
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    absent,
-    and_more,
-    detector,
-    names,
-    unknown,
-)
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.filesystem import Filesystem

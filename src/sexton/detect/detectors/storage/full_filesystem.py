@@ -32,18 +32,9 @@ import numpy as np
 
 from sexton.detect import kernel_log
 from sexton.detect.faults import Fault, Judged, Report, fault_evidence, faults, present, unrecorded
+from sexton.detect.findings import absent, and_more, names, unknown
 from sexton.detect.kernel_log import Line
-from sexton.detect.registry import (
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    absent,
-    and_more,
-    detector,
-    names,
-    unknown,
-)
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.filesystem import Filesystem

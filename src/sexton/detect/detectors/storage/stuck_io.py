@@ -37,18 +37,9 @@ from typing import NamedTuple
 
 from sexton.detect import kernel_log
 from sexton.detect.faults import Fault, Judged, Report, faults, present
+from sexton.detect.findings import absent, and_more, names, unknown
 from sexton.detect.kernel_log import NO_REACH, Line
-from sexton.detect.registry import (
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    absent,
-    and_more,
-    detector,
-    names,
-    unknown,
-)
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.task import Process
