@@ -286,16 +286,16 @@ def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
         used[task] += ((step.delta("user_ms") or 0) + (step.delta("system_ms") or 0)) / 10
         spent[task] += step.seconds
     ready: dict[tuple[int, int], int] = defaultdict(int)
-    names: dict[tuple[int, int], str] = {}
+    comms: dict[tuple[int, int], str] = {}
     for batch in read:
         for row in batch.rows:
-            names[row.pid, row.start_ms] = row.comm
+            comms[row.pid, row.start_ms] = row.comm
             ready[row.pid, row.start_ms] += row.state == "R"
     enough = len(read) >= _READINGS
     return [
         _Task(
-            f"{names[task]}[{task[0]}]",
-            names[task],
+            f"{comms[task]}[{task[0]}]",
+            comms[task],
             amount / spent[task],
             100 * ready[task] / len(read) if enough else 0.0,
         )

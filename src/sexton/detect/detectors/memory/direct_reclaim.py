@@ -36,14 +36,8 @@ from math import inf
 from typing import NamedTuple
 
 from sexton.detect.detectors.cpu import saturated_core
-from sexton.detect.detectors.memory.memory_pressure import (
-    BIGGEST_PROCESSES,
-    HURTS,
-    LASTS,
-    SHORTAGE,
-    stalled_seconds,
-)
-from sexton.detect.detectors.memory.memory_pressure import stalled as stalled_runs
+from sexton.detect.detectors.memory import memory_pressure
+from sexton.detect.detectors.memory.memory_pressure import HURTS, LASTS
 from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
 from sexton.detect.findings import absent, missing, names, too_few_readings, unknown
 from sexton.detect.registry import Threshold, detector
@@ -130,9 +124,9 @@ def _ruled_out(window: Window) -> str:
     about=("core", "task", "cgroup"),
     answers={"task": 3},
     ruled_out=_ruled_out,
-    advice=BIGGEST_PROCESSES,
+    advice=memory_pressure.BIGGEST_PROCESSES,
     mimics=saturated_core.NAME,
-    rises_with=SHORTAGE,
+    rises_with=memory_pressure.SHORTAGE,
     rises_if=lambda finding: not is_ordered(finding),
 )
 def detect(window: Window) -> Finding:
@@ -141,7 +135,7 @@ def detect(window: Window) -> Finding:
     moved = found.steps
     counts = bool((moved.by_tasks >= 0).any())
     ordered = _on_order(window)
-    run, stalled = worst(moved, stalled_runs(window), ordered)
+    run, stalled = worst(moved, memory_pressure.stalled(window), ordered)
     stacks = caught(window, is_direct_reclaim, (run.start, run.end) if run else None)
     if run is not None or (stacks is not None and stacks.samples >= CAUGHT.value):
         return _reclaiming(_Seen(window, run, stalled, stacks), found)
@@ -189,7 +183,7 @@ def worst(
     for run in runs(moved, above, LASTING.value):
         if aside(run):
             continue
-        stalled = stalled_seconds(run, stalls)
+        stalled = memory_pressure.stalled_seconds(run, stalls)
         pages = sum(step.by_tasks or 0 for step in run.steps)
         if best is None or (stalled, pages) > best[:2]:
             best = stalled, pages, run

@@ -36,13 +36,8 @@ from typing import NamedTuple
 
 from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE, held_meanwhile
-from sexton.detect.detectors.memory.memory_pressure import (
-    HURTS,
-    LASTS,
-    SHORTAGE,
-    stalled,
-    stalled_seconds,
-)
+from sexton.detect.detectors.memory import memory_pressure
+from sexton.detect.detectors.memory.memory_pressure import HURTS, LASTS
 from sexton.detect.families import is_fault
 from sexton.detect.findings import AGAIN, absent, missing, names, unknown, unread
 from sexton.detect.registry import Threshold, detector, look
@@ -223,7 +218,7 @@ def _is_major(finding: Finding) -> bool:
         "short-lived processes",
     ),
     mimics=saturated_core.NAME,
-    rises_with=SHORTAGE,
+    rises_with=memory_pressure.SHORTAGE,
     rises_if=_is_major,
 )
 def detect(window: Window) -> Finding:
@@ -231,7 +226,7 @@ def detect(window: Window) -> Finding:
     found = paging.readings(window)
     moved = found.steps
     cores = cores_of(window)
-    storm = worst(moved, cores, stalled(window))
+    storm = worst(moved, cores, memory_pressure.stalled(window))
     burnt = None if storm is not None and storm.stalled else _burnt(window)
     if burnt is not None:
         run, held_cores = burnt
@@ -268,7 +263,7 @@ def worst(moved: PagingSteps, cores: int | None, stalls: Sequence[Run[Stall]]) -
             continue
         group = "major" if is_major else "faults"
         for run in runs(moved, moved.rate(group) >= limit, LASTING.value):
-            stalled = stalled_seconds(run, stalls) if is_major else 0.0
+            stalled = memory_pressure.stalled_seconds(run, stalls) if is_major else 0.0
             times = sum(step.moved.get(group, 0) for step in run.steps) / limit
             if best is None or (stalled, times) > best[:2]:
                 best = stalled, times, Storm(run, is_major, stalled)

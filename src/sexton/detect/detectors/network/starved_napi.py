@@ -39,16 +39,7 @@ from typing import NamedTuple
 from sexton.detect import kernel_log, nics, waits
 from sexton.detect.findings import AGAIN, absent, missing, names, not_applicable, unknown, unread
 from sexton.detect.registry import Threshold, detector
-from sexton.detect.waits import (
-    GRAVE,
-    WAIT,
-    LoggedWait,
-    MeasuredWait,
-    Silence,
-    Watch,
-    backlog,
-    logged_waits,
-)
+from sexton.detect.waits import GRAVE, WAIT, LoggedWait, MeasuredWait, Silence, Watch
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import SoftirqCount
 from sexton.model.rows.net import Nic, NicQueue
@@ -101,7 +92,7 @@ def _beginnings(_finding: Finding, window: Window) -> list[float]:
     found = [window.wall(wait.start) for wait in measured]
     found += [
         wait.line.wall_s - wait.seconds
-        for wait in logged_waits(window)
+        for wait in waits.logged_waits(window)
         if wait.line.wall_s is not None and wait.scheduled != 0 and wait.seconds >= WAIT.value
     ]
     for silence in waits.silences(window, HELD.value):
@@ -136,7 +127,7 @@ def detect(window: Window) -> Finding:
             lacking.append(missing(window.why_missing(Nic)))
         what = "no kernel log, no driver counter and no softirq counters"
         return unknown(NAME, what, tuple(lacking))
-    logged = logged_waits(window)
+    logged = waits.logged_waits(window)
     held = [
         silence
         for silence in waits.silences(window, HELD.value)
@@ -210,7 +201,7 @@ def _fed(
                 "waits shorter than a second are not seen by these counters",
             )
         )
-    evidence += backlog(window)
+    evidence += waits.backlog(window)
     summary = "no NIC queue waited for its core"
     if lost:
         summary += f"; {len(lost)} waited for an interrupt that did not come: not starved"
@@ -251,7 +242,7 @@ def _starved(seen: _Seen, lacking: list[Missing]) -> Finding:
         },
         start=start,
         end=end,
-        evidence=(*_evidence(seen), *backlog(seen.window)),
+        evidence=(*_evidence(seen), *waits.backlog(seen.window)),
         missing=tuple(lacking),
     )
 
