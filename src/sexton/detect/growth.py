@@ -42,7 +42,7 @@ COST_LIMIT = Threshold(
 )
 #: Above this a limit is out of sight: memory runs out first, at some hundred KB per zombie.
 _IN_SIGHT = 5_000_000
-#: How far two quickest-of-three readings of the same small file may lie apart.
+#: How far apart two fastest-of-three timings of the same small file may be.
 _JITTER_S = 20e-6
 
 
@@ -90,8 +90,9 @@ def growth(window: Window) -> Growth | None:
     if len(counted) < 2:
         return None
     (start, before), (end, after) = counted[0], counted[-1]
-    if (before.scope, before.method) != (after.scope, after.method) or end <= start:
-        return None  # counted in another way: the difference is not growth
+    same_method = (before.scope, before.method) == (after.scope, after.method)
+    if not same_method or end <= start:
+        return None
     # Counts less than a second apart measure the reading, not the kernel: look further back.
     at, reference = next(
         (count for count in reversed(counted[:-1]) if end - count[0] >= 1.0), counted[0]

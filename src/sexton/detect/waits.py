@@ -188,7 +188,7 @@ def watch(window: Window) -> Watch:
 
 
 def of_a_wait(wait: MeasuredWait) -> Evidence:
-    """One wait, as evidence."""
+    """One wait as evidence."""
     still = "" if wait.is_over else ", and had not ended"
     return Evidence(
         f"core {wait.core}: {wait.vector} raised and not run",
@@ -202,7 +202,7 @@ def of_a_wait(wait: MeasuredWait) -> Evidence:
 
 
 def of_no_wait(window: Window, watched: Watch) -> Evidence:
-    """The longest wait there was, where none was too long."""
+    """The longest wait as evidence, if none was too long."""
     longest = longest_wait(window)
     where = (
         "of a network softirq" if longest is None else f"of {longest.vector}, core {longest.core}"

@@ -101,7 +101,7 @@ class _Stretch(NamedTuple):
 
     @property
     def stopped(self) -> float:
-        """Of the time, in per cent; more than 100 where it was stopped on several cores."""
+        """Per cent of the time; more than 100 if it was stopped on several cores."""
         return 100 * self.stopped_s / self.seconds
 
     @property

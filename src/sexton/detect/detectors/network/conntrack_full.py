@@ -89,7 +89,7 @@ class _Report(NamedTuple):
 
     @property
     def severity(self) -> Severity | None:
-        """`None` where there is nothing to report."""
+        """`None` if there is nothing to report."""
         if self.dropped or any(map(_is_here, self.while_watched)):
             return Severity.CRITICAL
         exceeded = any(counts.moved for counts in self.allowance)
@@ -149,7 +149,7 @@ def _report(window: Window) -> _Report:
 
 
 def _fill(row: Conntrack) -> float | None:
-    """In per cent; `None` where there is no limit or it is unknown."""
+    """Fill in per cent; `None` if there is no limit or it is unknown."""
     return 100 * row.count / row.maximum if row.maximum else None
 
 

@@ -182,9 +182,9 @@ def _losses(window: Window) -> _Losses:
         steps.start[known],
         steps.end[known],
         counted["out_segments"],
-        # SYN retransmits are counted among them, where the kernel counts them.
+        # They include SYN retransmits, if the kernel counts those.
         np.maximum(counted["retransmitted_segments"] - counted["syn_retransmits"], 0),
-        # One that was never made is counted as a failed attempt too.
+        # A connection that was never established also counts as a failed attempt.
         np.maximum(counted["aborts_on_timeout"] - counted["attempt_fails"], 0),
         moved,
     )
