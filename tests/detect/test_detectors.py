@@ -1,4 +1,4 @@
-"""Every fixture of every detector, each against what it says it expects."""
+"""Every fixture of every detector, each against what it expects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _name(path: Path) -> str:
 @pytest.mark.parametrize("path", CASES, ids=_name)
 def test_a_fixture_gives_the_finding_it_expects(path: Path):
     window, expect = load_window(path)
-    assert expect.keys() <= _KNOWN, f"{path.name} expects something nobody checks"
+    assert expect.keys() <= _KNOWN, f"{path.name} expects something that is not checked"
     finding = DETECTORS[path.parent.name].run(window)
     assert finding.id == path.parent.name
     assert finding.verdict == expect["verdict"], finding.summary
@@ -60,4 +60,4 @@ def _reads_well(finding: Finding) -> None:
             (evidence.what, evidence.value, evidence.normal, evidence.unit, evidence.source)
         ), evidence
     if finding.verdict is Verdict.UNKNOWN:
-        assert finding.missing, "unknown, and nothing that would tell"
+        assert finding.missing, "unknown, without what is missing"

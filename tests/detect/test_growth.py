@@ -1,13 +1,12 @@
-"""Growth, draining, and when a pace may be carried forward; and the two walls."""
+"""Growth, draining, when a pace may be extrapolated, and the two limits."""
 
 from __future__ import annotations
 
 import pytest
 
-from sexton.detect.ceilings import ceilings, is_bound
 from sexton.detect.deaths import Death, Deaths
-from sexton.detect.growth import growth, pace
-from sexton.model.rows.cgroup import CgroupCensus, WalkCost
+from sexton.detect.growth import dying_below, growth, is_bound, limits, pace
+from sexton.model.rows.cgroup import CgroupCensus, CgroupStat, WalkCost
 from sexton.model.window import Window
 from tests.support.windows import make_window
 
@@ -25,6 +24,10 @@ def walk(**changes: object) -> WalkCost:
     values = {"file": "memory.numa_stat", "path": "/a", "memcgs": 41, "measured_s": 0.003}
     values |= {"estimate_s": 4.8, "root_s": None, "note": ""}
     return WalkCost(**(values | changes))  # type: ignore[arg-type]
+
+
+def stat(path: str, dying: int, memory: int | None = None) -> CgroupStat:
+    return CgroupStat(path, 1, dying, memory)
 
 
 def test_one_count_has_no_growth():
@@ -90,35 +93,35 @@ def test_what_was_freed_meanwhile_counts_against_what_died():
     assert pace(growth(counted(100, 100)), deaths_of(50)) is None
 
 
-def test_more_cgroups_than_ids_disprove_the_id_wall():
-    (ids,) = ceilings(census(68_440, live=240), (), 0.1)
+def test_more_cgroups_than_ids_disprove_the_id_limit():
+    (ids,) = limits(census(68_440, live=240), (), 0.1)
     assert ids.value == "not here: 68,680 exist at once"
 
 
-def test_without_a_pace_a_wall_has_no_date():
+def test_without_a_pace_a_limit_has_no_date():
     assert not any(
-        "in " in ceiling.value for ceiling in ceilings(census(5_000), [walk(estimate_s=0.4)], None)
+        "in " in limit.value for limit in limits(census(5_000), [walk(estimate_s=0.4)], None)
     )
 
 
-def test_with_a_pace_both_walls_have_one():
-    ids, cost = ceilings(census(4_900), [walk(estimate_s=0.5)], 1.0)
+def test_with_a_pace_both_limits_have_one():
+    ids, cost = limits(census(4_900), [walk(estimate_s=0.5)], 1.0)
     assert ids.value == "5,000 of 65,535, in 16 h 48 min at this pace"
     assert cost.value == "500 ms (estimated) now, 5 s at 50,000, in 12 h 30 min at this pace"
 
 
-def test_a_flat_cost_has_no_wall_in_sight():
-    (_, cost) = ceilings(census(70_000), [walk(root_s=0.00005)], 1.0)
+def test_a_flat_cost_has_no_limit_in_sight():
+    (_, cost) = limits(census(70_000), [walk(root_s=0.00005)], 1.0)
     assert cost.value.startswith("not in sight: 50 µs (measured)")
 
 
-def test_a_reached_wall_is_said():
-    (_, cost) = ceilings(census(80_000), [walk(estimate_s=6.0)], None)
+def test_a_limit_that_is_reached_is_reported():
+    (_, cost) = limits(census(80_000), [walk(estimate_s=6.0)], None)
     assert cost.value.startswith("reached: 6.0 s")
 
 
 def test_an_estimate_from_single_cgroups_is_a_bound_and_no_number():
-    (_, cost) = ceilings(census(70_000), [walk(memcgs=1, estimate_s=2.1)], 1.0)
+    (_, cost) = limits(census(70_000), [walk(memcgs=1, estimate_s=2.1)], 1.0)
     assert cost.value.startswith("unknown: one read takes at most 2.1 s")
     assert cost.number is None
 
@@ -129,5 +132,21 @@ def test_jitter_over_few_cgroups_is_a_bound():
     assert not is_bound(walk(memcgs=1, root_s=0.1), 68_680)
 
 
-def test_an_unknown_total_has_no_walls():
-    assert ceilings(census(None), [walk()], 1.0) == ()
+def test_an_unknown_total_has_no_limits():
+    assert limits(census(None), [walk()], 1.0) == ()
+
+
+def test_cgroup_stat_is_charged_to_the_deepest_live_directory():
+    rows = [stat("/", 100), stat("/a", 90), stat("/a/b", 60), stat("/c", 0)]
+    assert dying_below(make_window([(0.0, rows)])) == {"/": 10, "/a": 30, "/a/b": 60, "/c": 0}
+
+
+def test_memory_states_are_counted_if_the_kernel_separates_them():
+    rows = [stat("/", 100, memory=7), stat("/a", 90, memory=7)]
+    assert dying_below(make_window([(0.0, rows)])) == {"/": 0, "/a": 7}
+    mixed = [stat("/", 100, memory=7), stat("/a", 90)]
+    assert dying_below(make_window([(0.0, mixed)])) == {"/": 10, "/a": 90}
+
+
+def test_children_that_gained_some_between_two_reads_make_no_negative_count():
+    assert dying_below(make_window([(0.0, [stat("/", 10), stat("/a", 12)])])) == {"/": 0, "/a": 12}

@@ -1,4 +1,4 @@
-"""Ages of log lines, how far a log reaches, and which lines tell of one thing."""
+"""Ages of log lines, how far back a log goes, and which lines belong together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def window(*rows: KernelEvent | KernelLog) -> Window:
 
 
 @pytest.mark.parametrize(
-    ("said", "age"),
+    ("logged", "age"),
     [
         (event(NOW - 100, None), 100),
         (event(NOW - 100, EPOCH + NOW - 50), 50),  # a journal's wall time outlives boots
@@ -33,8 +33,8 @@ def window(*rows: KernelEvent | KernelLog) -> Window:
         (event(None, EPOCH + NOW + 5), 0),
     ],
 )
-def test_a_lines_age(said, age):
-    (line,) = kernel_log.lines(window(log(), said), ["nic_reset"])
+def test_a_lines_age(logged, age):
+    (line,) = kernel_log.lines(window(log(), logged), ["nic_reset"])
     assert line.age_s == (None if age is None else pytest.approx(age))
 
 
@@ -45,10 +45,10 @@ def test_fields_come_as_what_they_are():
 
 
 def test_lines_come_oldest_first_and_only_of_the_families_asked_for():
-    said = [event(NOW - 10, None), event(NOW - 90, None)]
-    ages = [line.age_s for line in kernel_log.lines(window(*said), ["nic_reset"])]
+    logged = [event(NOW - 10, None), event(NOW - 90, None)]
+    ages = [line.age_s for line in kernel_log.lines(window(*logged), ["nic_reset"])]
     assert ages == [pytest.approx(90), pytest.approx(10)]
-    assert kernel_log.lines(window(*said), ["oom"]) == []
+    assert kernel_log.lines(window(*logged), ["oom"]) == []
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_a_log_never_read_has_no_reach_and_says_what_is_missing():
     assert kernel_log.lacking(window(log())) == ()
 
 
-def bursts(*said: KernelEvent) -> list[int]:
-    lines = kernel_log.lines(window(*said), ["nic_reset", "nic_starved"])
+def bursts(*logged: KernelEvent) -> list[int]:
+    lines = kernel_log.lines(window(*logged), ["nic_reset", "nic_starved"])
     return [len(burst.lines) for burst in kernel_log.bursts(lines, lambda line: "eth0", 10)]
 
 

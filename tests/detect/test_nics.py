@@ -30,7 +30,7 @@ def test_physical_is_none_where_nobody_looked_and_empty_where_there_is_none():
 
 
 @pytest.mark.parametrize(
-    ("rows", "said", "name"),
+    ("rows", "logged", "name"),
     [
         ([ETH0, ETH1], line(nic="eth1"), "eth1"),
         ([ETH0, ETH1], line(bus="0000:20:04.0"), "eth1"),
@@ -40,9 +40,9 @@ def test_physical_is_none_where_nobody_looked_and_empty_where_there_is_none():
         ([], line(bus="0000:20:09.0"), "eth9"),  # by an earlier line that named both
     ],
 )
-def test_a_line_is_about_the_interface_it_names_or_the_device_behind_it(rows, said, name):
+def test_a_line_is_about_the_interface_it_names_or_the_device_behind_it(rows, logged, name):
     earlier = line(bus="0000:20:09.0", nic="eth9")
-    assert nics.namer(rows, [earlier, said])(said) == name
+    assert nics.namer(rows, [earlier, logged])(logged) == name
 
 
 def test_a_counter_tells_its_value_and_its_moves_on_both_sides_of_a_reload():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sexton.detect.owners import COUNTED, LEDGER, LISTED, TRACED, exclusive, owners
+from sexton.detect.owners import COUNTED, LEDGER, LISTED, TRACED, owners
 from sexton.model.chain import Strength
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import (
@@ -95,22 +95,6 @@ def test_a_list_and_a_trace_of_the_same_dead_are_not_added_up():
     assert owner.dying == 20
     assert TRACED in owner.method
     assert LISTED in owner.method
-
-
-def test_cgroup_stat_is_charged_to_the_deepest_live_directory():
-    rows = [stat("/", 100), stat("/a", 90), stat("/a/b", 60), stat("/c", 0)]
-    assert exclusive(make_window([(0.0, rows)])) == {"/": 10, "/a": 30, "/a/b": 60}
-
-
-def test_memory_states_are_counted_where_the_kernel_tells_them_apart():
-    rows = [stat("/", 100, memory=7), stat("/a", 90, memory=7)]
-    assert exclusive(make_window([(0.0, rows)])) == {"/a": 7}
-    mixed = [stat("/", 100, memory=7), stat("/a", 90)]
-    assert exclusive(make_window([(0.0, mixed)])) == {"/": 10, "/a": 90}
-
-
-def test_children_that_gained_some_between_two_reads_make_no_negative_owner():
-    assert exclusive(make_window([(0.0, [stat("/", 10), stat("/a", 12)])])) == {"/a": 12}
 
 
 def test_what_nobody_named_stays_with_its_directory_so_that_counts_add_up():

@@ -1,4 +1,4 @@
-"""NIC resets are the same number on every surface, whatever the log and the counters tell."""
+"""NIC resets are the same number on every surface, whatever the log and the counters show."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(before: Rows, after: Rows) -> list[tuple[float, Rows]]:
     return [(1000.0, [*nics, *device, *before]), (1020.0, [*nics, *device, *after])]
 
 
-def told(*messages: Sequence[str]) -> list[tuple[float, Rows]]:
+def logged(*messages: Sequence[str]) -> list[tuple[float, Rows]]:
     """A log with these resets, their lines mixed: each begins just after the one before it."""
     lines = sorted(
         (event for at, part in enumerate(messages) for event in events(part, 1010.0 + at / 20)),
@@ -90,7 +90,7 @@ def in_explorer(readings: list[tuple[float, Rows]]) -> int:
     ],
 )
 def test_resets_in_the_log_are_one_number(lines: tuple[Sequence[str], ...], number: int):
-    readings = told(*lines)
+    readings = logged(*lines)
     window = make_window(readings)
     assert resets.in_window(window) == number
     assert by_detector(window) == number
@@ -130,7 +130,7 @@ def test_resets_by_counters_are_one_number(named: dict[str, int], number: int):
 
 
 def test_the_log_and_the_counters_are_merged_by_nic():
-    """The log tells of eth0's reset, the counters of eth1's: that makes two."""
+    """The log has eth0's reset, the counters have eth1's: that makes two."""
     before, after = counters("eth1", total_resets=7), counters("eth1", total_resets=8)
     window = make_window(read([log(), *before], [log(), *events(RESET, 1010.0), *after]))
     assert resets.in_window(window) == 2
@@ -138,7 +138,7 @@ def test_the_log_and_the_counters_are_merged_by_nic():
     assert resets.by_nic(window) == {"eth0": 1, "eth1": 8}
 
 
-def test_a_counter_that_tells_of_a_logged_reset_adds_nothing():
+def test_a_counter_that_shows_a_logged_reset_adds_nothing():
     before, after = counters(total_resets=0), counters(total_resets=1)
     window = make_window(read([log(), *before], [log(), *events(RESET, 1010.0), *after]))
     assert resets.in_window(window) == 1

@@ -19,7 +19,7 @@ class Counted(tuple):
     """Rows that must not be walked again only to be counted."""
 
     def __iter__(self):
-        raise AssertionError("somebody walked the rows")
+        raise AssertionError("the rows were read one by one")
 
 
 def made() -> Window:
@@ -74,18 +74,18 @@ def test_an_answer_that_was_kept_counts_for_everybody_who_asks():
     calls = []
 
     @remembered
-    def asked(window: Window) -> int:
+    def computed(window: Window) -> int:
         calls.append(window)
         return len(window.batches(VmCounter) or ())
 
     seen = Witness(made())
     for _ in range(2):
         with seen.noting() as noted:
-            assert asked(seen) == 5
+            assert computed(seen) == 5
         assert set(noted) == {VmCounter}
     assert len(calls) == 1
     plain = made()
-    assert (asked(plain), asked(plain), len(calls)) == (5, 5, 2)
+    assert (computed(plain), computed(plain), len(calls)) == (5, 5, 2)
 
 
 def test_a_witness_is_the_same_window():

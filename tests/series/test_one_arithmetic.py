@@ -86,7 +86,6 @@ ALLOWED = {
     ),
     "cure/remedies/drop_caches.py": {"before - after": "what dropping caches freed"},
     "cure/verify.py": {"points[-1][0] - points[0][0]": "moments of readings"},
-    "detect/ceilings.py": {"limit - total": "a limit, and how near it is"},
     "detect/churn.py": {
         "edges[1] - edges[0]": "moments of readings",
         "later - earlier": "moments of deaths",
@@ -105,12 +104,12 @@ ALLOWED = {
         "counted['aborts_on_timeout'] - counted['attempt_fails']": "steps of two counters",
         "counted['retransmitted_segments'] - counted['syn_retransmits']": "steps of two counters",
     },
-    "detect/ledger.py": {
-        "edges[1] - edges[0]": "moments of readings",
+    "detect/growth.py": {
         "left[parent] -= number": "dying cgroups that are not yet attributed",
+        "limit - total": "a limit, and how near it is",
     },
+    "detect/ledger.py": {"edges[1] - edges[0]": "moments of readings"},
     "detect/oom.py": {"line.age_s - to.age_s": "moments of log lines"},
-    "detect/owners.py": {"left[parent] -= number": "dying cgroups that are not yet attributed"},
     "explain/aligned/chance.py": {
         "events - usual": "rates before events, and the usual ones",
         "mine - usual[:, at, None]": "rates before events, and the usual ones",

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from sexton.detect import resets
 from sexton.detect.deaths import deaths
 from sexton.detect.detectors.cpu.saturated_core import KERNEL_SHARE
+from sexton.detect.findings import reason
 from sexton.detect.growth import growth
 from sexton.detect.nics import physical
-from sexton.detect.registry import reason
 from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.event import KernelEvent

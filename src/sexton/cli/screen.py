@@ -16,8 +16,8 @@ from rich.text import Text
 
 from sexton.cli.load import CoreLoad, TaskLoad, core_loads, nic_loads, worst_tasks
 from sexton.detect.deaths import deaths
+from sexton.detect.findings import reason
 from sexton.detect.growth import growth
-from sexton.detect.registry import reason
 from sexton.detect.resets import CAUSES, meaning
 from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.event import KernelEvent

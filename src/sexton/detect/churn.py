@@ -1,8 +1,8 @@
 """Cgroups that come and go, by parent and by what their names have in common.
 
-Traced events tell each death, its moment and whether it was released. Without tracefs, two counts
-of the directories tell which inodes are gone: a lower bound, since what lives and dies between two
-counts is never seen, and nothing is known of its release.
+Traced events give each death, its time and whether it was released. Without tracefs, two counts of
+the directories show which inodes are gone: a lower bound, since cgroups that live and die between
+two counts are never seen, and their release is unknown.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from sexton.detect.deaths import Deaths, deaths
 from sexton.detect.owners import placer
-from sexton.detect.spread import median, variation
 from sexton.detect.stems import container, join, path_stem, pattern, split, unit_of
+from sexton.detect.witness import remembered
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir
 from sexton.model.window import Window
 from sexton.series.directories import turnover
@@ -25,10 +27,10 @@ _FEWEST_GAPS = 4
 
 @dataclass(slots=True)
 class Family:
-    """Cgroups of like names that died below one directory; `kept_s` is when those died that were
-    not released.
+    """Cgroups of similar names that died below one directory; `kept_s` are the times of death of
+    those that were not released.
 
-    `released` and `kept` stay 0 where nothing was traced.
+    `released` and `kept` stay 0 if nothing was traced.
     """
 
     path: str
@@ -48,7 +50,7 @@ class Family:
 
     @property
     def exact(self) -> str | None:
-        """The one path they all had."""
+        """The path, if they all had the same one."""
         return self.shown if len(self.names) == 1 else None
 
     @property
@@ -63,12 +65,14 @@ class Family:
     @property
     def period_s(self) -> float | None:
         found = gaps(self.times_s)
-        return median(found) if found else None
+        return float(np.median(found)) if found else None
 
     def regular(self, spread: float) -> bool:
         """Do the gaps between deaths differ by no more than `spread` of their mean?"""
         found = gaps(self.times_s)
-        return len(found) >= _FEWEST_GAPS and variation(found) <= spread
+        if len(found) < _FEWEST_GAPS or not any(found):
+            return False
+        return bool(np.std(found) <= spread * np.mean(found))
 
 
 def gaps(times_s: Iterable[float]) -> list[float]:
@@ -77,7 +81,7 @@ def gaps(times_s: Iterable[float]) -> list[float]:
 
 
 class Churn(NamedTuple):
-    """Every family, the busiest first. `traced` is `None` where only directories were compared."""
+    """Every family, the busiest first. `traced` is `None` if only directories were compared."""
 
     families: tuple[Family, ...]
     births: int
@@ -89,12 +93,9 @@ class Churn(NamedTuple):
         return sum(family.deaths for family in self.families)
 
 
+@remembered
 def churn(window: Window) -> Churn | None:
-    """What came and went; `None` where neither events nor two counts of directories are there."""
-    return window.keep("churn", lambda: _churn(window))
-
-
-def _churn(window: Window) -> Churn | None:
+    """What came and went; `None` without events and without two counts of directories."""
     traced = deaths(window)
     if traced is not None:
         return _from_events(window, traced)
@@ -131,7 +132,7 @@ def _from_directories(window: Window) -> Churn | None:
 
 
 def _cut_short(window: Window) -> bool:
-    """Were more directories counted than kept? Then a missing one means nothing."""
+    """Were more directories counted than listed? Then a missing one means nothing."""
     listed = turnover(window).counts
     for batch in window.batches(CgroupCensus) or ():
         live = batch.rows[0].live if batch.rows else None

@@ -1,8 +1,8 @@
 """Births, deaths and releases of cgroups, joined by id.
 
-A death is an `rmdir`; it is over when the kernel says `release`. A cgroup that was removed five
-seconds ago and not released is a zombie; one removed a moment ago is only *not yet released*,
-since an ordinary release waits for RCU and a worker thread.
+A death is an `rmdir` event; a `release` event ends it. A cgroup that was removed five seconds ago
+and not released is a zombie; one removed a moment ago is only *not yet released*, since an ordinary
+release waits for RCU and a worker thread.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Deaths(NamedTuple):
 
     @property
     def unreleased(self) -> tuple[Death, ...]:
-        """Dead for longer than the grace, and still there: zombies."""
+        """Zombies: dead for longer than the grace and not released."""
         return tuple(death for death in self.all if self._is_zombie(death))
 
     @property
     def pending(self) -> tuple[Death, ...]:
-        """Dead too recently to call them anything."""
+        """Dead too recently to be called zombies."""
         return tuple(
             death for death in self.all if death.released_s is None and not self._is_zombie(death)
         )
@@ -67,10 +67,7 @@ class Deaths(NamedTuple):
 
 @remembered
 def deaths(window: Window) -> Deaths | None:
-    """Every death of the window; `None` where nothing was traced.
-
-    Kept for the last window: half a dozen ask for it, and a night has many deaths.
-    """
+    """Every death in the window; `None` if nothing was traced."""
     batches = window.batches(CgroupEvent)
     if batches is None:
         return None
@@ -84,7 +81,7 @@ def deaths(window: Window) -> Deaths | None:
 
 
 class AlreadyDying(NamedTuple):
-    """Zombies from before the window; `sure` where no release of one can have been missed."""
+    """Zombies from before the window; `sure` if no release of one can have been missed."""
 
     deaths: tuple[Death, ...]
     sure: bool
@@ -92,9 +89,9 @@ class AlreadyDying(NamedTuple):
 
 @remembered
 def already_dying(window: Window) -> AlreadyDying:
-    """Removed before the window and not released by its end, where a recording traced it.
+    """Cgroups removed before the window and not released by its end, if a recording traced it.
 
-    Without them a short span of a recording would not know whose dead it counts.
+    Without them a short span of a recording could not attribute the zombies it counts.
     """
     earlier = window.earlier(CgroupEvent)
     if not earlier:
@@ -103,7 +100,7 @@ def already_dying(window: Window) -> AlreadyDying:
     begins = window.start_mono if traced is None else traced.start_s
     found, _ = _joined(_in_order([*earlier, *(window.batches(CgroupEvent) or ())]))
     stayed = [death for death in found if death.released_s is None and death.died_s < begins]
-    # There are no more of them than there are dying: of the others the release was missed.
+    # There cannot be more than are dying now: the release of the others was missed.
     census = window.latest(CgroupCensus) or ()
     dying = next((row.dying for row in census if row.scope == "node"), None)
     most = len(stayed)
@@ -116,13 +113,13 @@ def already_dying(window: Window) -> AlreadyDying:
 
 
 def _in_order(batches: Iterable[Batch[CgroupEvent]]) -> list[CgroupEvent]:
-    """Two readings of one buffer may overlap: what was read twice happened once."""
+    """Events by time, each once: two readings of one buffer may overlap."""
     unique = dict.fromkeys(event for batch in batches for event in batch.rows)
     return sorted(unique, key=lambda event: event.mono_ns)
 
 
 def _joined(events: Iterable[CgroupEvent]) -> tuple[list[Death], int]:
-    """Deaths with their releases, and how many were born."""
+    """Deaths with their releases, and the number of births."""
     found: list[Death] = []
     open_at: dict[int, int] = {}
     births = 0
@@ -131,7 +128,7 @@ def _joined(events: Iterable[CgroupEvent]) -> tuple[list[Death], int]:
         if event.kind == "mkdir":
             births += 1
             index = open_at.pop(event.cgroup_id, None)
-            if index is not None:  # an id is given again only after a release, which got lost
+            if index is not None:  # an id is reused only after a release, which was lost
                 found[index] = replace(found[index], released_s=moment)
         elif event.kind == "rmdir":
             open_at[event.cgroup_id] = len(found)

@@ -1,7 +1,7 @@
-"""Kernel functions that belong together: what a stack with one of them is about.
+"""Families of kernel functions: what a stack that contains one of them is doing.
 
 Inlining and versions differ, so a family is matched and never one name; a stack is its frames, the
-innermost first. Kept as data, since links and reports ask the same.
+innermost first.
 
 >>> is_direct_reclaim(("shrink_lruvec", "shrink_node", "do_try_to_free_pages"))
 True
@@ -22,10 +22,10 @@ RECLAIM = re.compile(
     r"|^(__)?node_reclaim|^mem_cgroup_force_empty|^user_proactive_reclaim"
     r"|^shrink_(node|lruvec|one|many|slab|zones|inactive_list|active_list|folio_list|page_list)"
 )
-#: Tasks whose job it is, and reclaim on request.
+#: Reclaim by kswapd, and dropping caches.
 KSWAPD = re.compile(r"^(kswapd|balance_pgdat|kswapd_shrink_node|drop_slab|drop_caches)")
-#: Requested reclaim, by writing to a file (`memory.force_empty`, `memory.reclaim`, a
-#: limit) or by madvise(2): no task waits for a page there, and the kernel's pressure stays at 0.
+#: Reclaim on request, by writing to a file (`memory.force_empty`, `memory.reclaim`, a limit) or by
+#: madvise(2): no task waits for a page there, and memory pressure stays at 0.
 ORDERED = re.compile(
     r"^mem_cgroup_force_empty|^(memory|user_proactive)_reclaim(\.|$)|^memory_(high|max)_write"
     r"|^mem_cgroup_(resize_max|resize_limit|write)(\.|$)|^reclaim_store|^lru_gen_seq_write"
@@ -33,18 +33,18 @@ ORDERED = re.compile(
 )
 #: Reclaim for the whole machine: no zone had a free page left, or kswapd saw that coming.
 SHORTAGE = re.compile(r"^_*(alloc_pages_direct_reclaim|try_to_free_pages|balance_pgdat)")
-#: The entry of a page fault, by architecture and age, and what every one of them goes through.
+#: Entry points of page faults, by architecture and kernel, and the functions they all call.
 FAULT = re.compile(
     r"^(asm_)?exc_page_fault|^(do_)?page_fault$|^do_user_addr_fault|^__do_page_fault"
     r"|^do_(mem_abort|translation_fault|page_fault)|^(__)?handle_mm_fault|^do_anonymous_page"
 )
-#: Bringing the statistics of cgroups up to date; `css_rstat_*` since 6.15.
+#: Flushing cgroup statistics; `css_rstat_*` since 6.15.
 RSTAT = re.compile(
     r"^(__)?(cgroup|css)_rstat_(flush|lock|unlock)|^(do|__mem_cgroup|mem_cgroup)_flush_stats"
     r"|^flush_memcg_stats|^mem_cgroup_css_rstat_flush|^(cgroup|css)_base_stat_flush"
     r"|^(cgroup|css)_rstat_(push_children|updated_list)"
 )
-#: Waiting for a lock without sleeping: the frame that is innermost then.
+#: Innermost frames of a core that spins on a lock.
 SPIN = re.compile(
     r"^((__pv_|native_)?queued_spin_lock_slowpath|_raw_spin_lock\w*|osq_lock"
     r"|mutex_spin_on_owner|rwsem_spin_on_owner|queued_(read|write)_lock_slowpath)"
@@ -60,7 +60,7 @@ def is_reclaim(frames: tuple[str, ...]) -> bool:
 
 @lru_cache(_MOST)
 def is_direct_reclaim(frames: tuple[str, ...]) -> bool:
-    """A task frees memory itself, before it may go on."""
+    """A task frees memory itself before its allocation continues."""
     return is_reclaim(frames) and not any(
         KSWAPD.match(frame) or ORDERED.match(frame) for frame in frames
     )
@@ -80,16 +80,16 @@ def is_shortage(frames: tuple[str, ...]) -> bool:
 
 @lru_cache(_MOST)
 def is_fault(frames: tuple[str, ...]) -> bool:
-    """A page fault is handled, and does not wait for reclaim inside it."""
+    """A page fault is handled, without reclaim inside it."""
     return any(map(FAULT.match, frames)) and not is_reclaim(frames)
 
 
 @lru_cache(_MOST)
 def is_rstat(frames: tuple[str, ...]) -> bool:
-    """Statistics of cgroups are brought up to date, or that is waited for."""
+    """Cgroup statistics are flushed, or the task waits for that."""
     return any(map(RSTAT.match, frames))
 
 
 def is_spinning(frames: tuple[str, ...]) -> bool:
-    """The core waits for a lock that another one has."""
+    """The core spins on a lock."""
     return bool(frames) and SPIN.match(frames[0]) is not None

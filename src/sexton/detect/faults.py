@@ -1,8 +1,8 @@
 """Faults that the kernel logged: lines grouped by what they are about, how grave, how long ago.
 
-A disk, a memory module or a GPU that fails says so in lines of one kind, often hundreds. A detector
-judges a line: which thing, what happened to it, how grave. Here lines become faults, and faults a
-finding.
+A failing disk, memory module or GPU logs many lines of one kind, often hundreds. A detector judges
+each line: which thing, what happened to it, how grave. This module groups judged lines into faults
+and makes a finding of them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from sexton.detect import kernel_log
-from sexton.detect.kernel_log import Line, Reach
-from sexton.detect.registry import missing
+from sexton.detect.findings import absent, missing
+from sexton.detect.kernel_log import NO_REACH, Line, reach
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.row import Row
-from sexton.model.text import seconds as duration
 from sexton.model.text import shorten
 from sexton.model.window import Window
 
@@ -28,7 +26,7 @@ _OLDER = Missing(
 
 
 class Judged(NamedTuple):
-    """What one line says: of which thing, what in a few words, and how grave it is if recent."""
+    """One line: the thing it is about, what happened to it, and how grave that is if recent."""
 
     thing: str
     what: str
@@ -49,33 +47,23 @@ class Fault(NamedTuple):
 
     @property
     def when(self) -> str:
-        """ "5 min ago" of the last line."""
-        return ago(self.last)
+        """How long ago the last line was logged: "5 min ago"."""
+        return self.last.ago
 
     @property
     def times(self) -> str:
-        """Fit for the end of a phrase: "" for one line, " (12 lines)"."""
+        """For the end of a phrase: " (12 lines)"; "" for one line."""
         return f" ({len(self.lines):,} lines)" if len(self.lines) > 1 else ""
 
 
 Judge = Callable[[Line], Judged | None]
 
 
-def ago(line: Line) -> str:
-    """How long before the end of the window it was said."""
-    return f"{duration(line.age_s)} ago" if line.age_s is not None else "at an unknown time"
-
-
-def reach_of(window: Window) -> Reach:
-    """How far back the log goes; nothing is known of one that was not read."""
-    return kernel_log.reach(window) or Reach(None, False, 0, "kernel log")
-
-
 def faults(window: Window, lines: Sequence[Line], judge: Judge, recent_s: float) -> list[Fault]:
-    """The gravest first, of equals the latest.
+    """Faults in these lines, the gravest first, of equals the latest.
 
     A line counts fully inside the window or if it is younger than `recent_s`, at most as a warning
-    if nothing dates it, and as a note if it is older.
+    if it has no date, and as a note if it is older.
     """
     by_kind: dict[tuple[str, str], list[Line]] = {}
     worst: dict[tuple[str, str], Severity] = {}
@@ -100,7 +88,7 @@ def _aged(window: Window, line: Line, severity: Severity, recent_s: float) -> Se
 
 
 class Report(NamedTuple):
-    """What a finding says beside its faults; `wrong_if` is of each line."""
+    """What a finding has besides its faults; `wrong_if` is for the evidence of each fault."""
 
     summary: str
     entities: Mapping[str, tuple[str, ...]]
@@ -108,8 +96,8 @@ class Report(NamedTuple):
     more: tuple[Evidence, ...] = ()
 
 
-def present(name: str, found: Sequence[Fault], reach: Reach, report: Report) -> Finding:
-    """A finding about the gravest of these faults, with the moments of all that are as grave."""
+def present(name: str, found: Sequence[Fault], window: Window, report: Report) -> Finding:
+    """A finding about the gravest of these faults, with the times of all that are as grave."""
     shown = [fault for fault in found if fault.severity is found[0].severity]
     dated = [line.wall_s for fault in shown for line in fault.lines if line.wall_s is not None]
     return Finding(
@@ -120,21 +108,23 @@ def present(name: str, found: Sequence[Fault], reach: Reach, report: Report) -> 
         entities=report.entities,
         start=min(dated, default=None),
         end=max(dated, default=None),
-        evidence=(
-            *(evidence(fault, reach, report.wrong_if) for fault in found[:_SHOWN]),
-            *report.more,
-        ),
+        evidence=(*fault_evidence(found[:_SHOWN], window, report.wrong_if), *report.more),
     )
 
 
-def evidence(fault: Fault, reach: Reach, wrong_if: str) -> Evidence:
-    """One fault: the kernel's last line about it, and how many there are."""
+def fault_evidence(found: Sequence[Fault], window: Window, wrong_if: str) -> list[Evidence]:
+    """For each fault the kernel's last line about it, and how many there are."""
+    origin = (reach(window) or NO_REACH).origin
+    return [_evidence(fault, origin, wrong_if) for fault in found]
+
+
+def _evidence(fault: Fault, origin: str, wrong_if: str) -> Evidence:
     return Evidence(
         ", ".join(part for part in (fault.what, fault.thing, fault.when) if part),
         shorten(fault.last.event.message, _WIDTH),
         "never",
         "line" if len(fault.lines) == 1 else f"the last of {len(fault.lines):,} lines",
-        reach.origin,
+        origin,
         float(len(fault.lines)),
         wrong_if,
     )
@@ -146,30 +136,8 @@ def unrecorded(window: Window, kind: type[Row]) -> Missing:
     return missing(state) if state.path else _OLDER
 
 
-def none_logged(what: str, reach: Reach) -> Evidence:
-    """That the log has no such line, and how far back that holds."""
-    return Evidence(
-        f"{what} in the kernel log",
-        "0",
-        "0",
-        reach.words,
-        reach.origin,
-        0.0,
-        reach.wrong_if or "the lines were lost",
-    )
-
-
-def absent(name: str, what: str, reach: Reach, more: tuple[Evidence, ...] = ()) -> Finding:
-    """Nothing of the kind in the log."""
-    return Finding(
-        name,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"0 {what} {reach.words}",
-        evidence=(none_logged(what, reach), *more),
-    )
-
-
-def names(values: Sequence[str | None]) -> tuple[str, ...]:
-    """Each once, in their order."""
-    return tuple(dict.fromkeys(value for value in values if value))
+def none_logged(name: str, what: str, window: Window, more: tuple[Evidence, ...] = ()) -> Finding:
+    """The log has no such line: absent, as far back as the log goes."""
+    log = reach(window) or NO_REACH
+    line = log.no_lines(f"{what} in the kernel log", number=0.0)
+    return absent(name, f"0 {what} {log.words}", (line, *more))

@@ -1,7 +1,7 @@
-"""Findings from log patterns of the node's owner: one for each pattern that a line matched.
+"""Findings from log patterns that the node's owner configured: one per pattern that matched.
 
-They are no detectors: what a line means and how bad it is stands in its pattern's file
-(`sexton.sources.kmsg.own`) and comes with each line, so a recording needs no such file.
+They are not detectors: the pattern's file (`sexton.sources.kmsg.own`) says what a line means and
+how grave it is. Both are stored with each line, so a recording needs no such file.
 """
 
 from __future__ import annotations
@@ -9,22 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sexton.detect.kernel_log import DAY_S, Line, lines, reach
+from sexton.detect.kernel_log import DAY_S, NO_REACH, Line, lines, reach
 from sexton.detect.registry import settings_in_force
 from sexton.detect.witness import Witness
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.event import FLAGGED
 from sexton.model.text import count, shorten
-from sexton.model.text import seconds as duration
 
-#: A named group of this name is an entity of that kind.
+#: Named groups of a pattern that are entities, with their kind.
 _KINDS = {"core": "core", "cpu": "core", "nic": "nic", "unit": "unit", "cgroup": "cgroup"}
 _SHOWN = 120
 _MOST_ENTITIES = 8
 
 
 def finding_id(pattern: str) -> str:
-    """The finding of a pattern.
+    """The id of a pattern's finding.
 
     >>> finding_id("bmc-silent")
     'pattern_bmc_silent'
@@ -33,13 +32,13 @@ def finding_id(pattern: str) -> str:
 
 
 def flagged(window: Witness) -> Iterator[Finding]:
-    """A finding per pattern; lines older than a day, and those without a time, are only noted."""
+    """A finding per pattern; *info* if all its lines are undated or older than a day."""
     with window.noting() as noted:
         by_pattern: dict[str, list[Line]] = {}
         for line in lines(window, (FLAGGED,)):
             by_pattern.setdefault(line.event.pattern, []).append(line)
         log = reach(window) if by_pattern else None
-    origin = "kernel log" if log is None else log.origin
+    origin = (log or NO_REACH).origin
     for pattern, found in sorted(by_pattern.items()):
         finding = replace(_finding(pattern, found, origin), rows=window.rows(noted))
         yield replace(finding, silenced=settings_in_force().silenced(finding))
@@ -48,7 +47,6 @@ def flagged(window: Witness) -> Iterator[Finding]:
 def _finding(pattern: str, found: list[Line], origin: str) -> Finding:
     last = found[-1]
     recent = [line for line in found if line.age_s is not None and line.age_s <= DAY_S]
-    ago = "at an unknown time" if last.age_s is None else f"{duration(last.age_s)} ago"
     times = [line.wall_s for line in found if line.wall_s is not None]
     message = shorten(last.event.message, _SHOWN)
     entities: dict[str, tuple[str, ...]] = {}
@@ -60,7 +58,7 @@ def _finding(pattern: str, found: list[Line], origin: str) -> Finding:
         finding_id(pattern),
         Verdict.PRESENT,
         _severity(last) if recent else Severity.INFO,
-        f"{last.text('meaning') or pattern}: {count(len(found), 'log line')}, the last {ago}",
+        f"{last.text('meaning') or pattern}: {count(len(found), 'log line')}, the last {last.ago}",
         entities,
         min(times, default=None),
         max(times, default=None),
@@ -80,6 +78,8 @@ def _finding(pattern: str, found: list[Line], origin: str) -> Finding:
 
 
 def _severity(line: Line) -> Severity:
-    """As its file says; a recording may have been written by anything."""
-    known = {severity.value: severity for severity in Severity}
-    return known.get(line.text("severity") or "", Severity.INFO)
+    """By its pattern's file; *info* if a recording has no valid one."""
+    try:
+        return Severity(line.text("severity") or "")
+    except ValueError:
+        return Severity.INFO

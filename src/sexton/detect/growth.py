@@ -1,18 +1,30 @@
-"""How the number of dead memory cgroups moves: three methods, each with its name.
+"""How the number of dying memory cgroups grows, and when it reaches a limit.
 
-The census of two moments gives the *net* growth of the window; traced deaths without release give
-its gross; dying ÷ uptime gives an average since boot, which says nothing about today. Only the
-first two may be carried forward, and only where they rest on at least five deaths.
+Growth is known by three methods, each reported under its own name. Two counts give the *net* growth
+in the window; traced deaths without release give the gross growth; dying ÷ uptime gives an average
+since boot, which says nothing about today. Only the first two may be extrapolated, and only from at
+least five deaths.
+
+The *ID limit*: memcg IDs have 16 bits. Kernels before about 4.8 keep an ID until the memcg is
+released, later ones only while swap entries hold it. So the limit may not apply at all, and a node
+with more than 65,535 memory cgroups has proven that it does not.
+
+The *cost limit*: a walk over all memcgs that takes 5 s on one core is what resets ENA. It is
+reached when the cost of one read per memcg, times their number, is 5 s.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from sexton.detect.deaths import Deaths
 from sexton.detect.registry import Threshold
+from sexton.detect.stems import split
 from sexton.model.counters import change
-from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.finding import Evidence
+from sexton.model.rows.cgroup import CgroupCensus, CgroupStat, WalkCost
+from sexton.model.text import seconds
 from sexton.model.window import Window
 
 ENOUGH = Threshold(
@@ -24,10 +36,18 @@ DRAIN = Threshold(
     "% fewer a second",
     "a destroy backlog empties within a minute; nothing else frees zombies that fast",
 )
+ID_LIMIT = Threshold("id limit", 65_535, "memory cgroups", "memcg IDs have 16 bits")
+COST_LIMIT = Threshold(
+    "cost limit", 5, "s of one core", "transmit watchdogs (ENA's 5 s) reset a NIC that waits longer"
+)
+#: Above this a limit is out of sight: memory runs out first, at some hundred KB per zombie.
+_IN_SIGHT = 5_000_000
+#: How far apart two fastest-of-three timings of the same small file may be.
+_JITTER_S = 20e-6
 
 
 class Growth(NamedTuple):
-    """`by` more (fewer, where negative) in `seconds`; the last step in percent a second."""
+    """The first and the last count, `seconds` apart; the last step in percent per second."""
 
     first: int
     last: int
@@ -40,46 +60,52 @@ class Growth(NamedTuple):
 
     @property
     def draining(self) -> bool:
-        """Emptying by itself: fewer than at the start, and still falling fast at the end.
+        """Fewer than at the start, and still falling fast at the end: a backlog that empties.
 
-        A heap that grew in the window and shrank a little at its end is no backlog.
+        A count that grew in the window and fell a little at its end is not a backlog.
         """
         return self.by < 0 and self.last_step_percent_s <= -DRAIN.value
 
     @property
     def drained_in_s(self) -> float | None:
-        """When it would be empty at the pace of the last step."""
+        """Seconds until it is empty at the pace of the last step; `None` if it is not draining."""
         if not self.draining:
             return None
         return 100.0 / -self.last_step_percent_s
 
 
+def counts(window: Window) -> list[tuple[float, CgroupCensus]]:
+    """Every census that could count the dying, with its time (monotonic seconds)."""
+    return [
+        (batch.mono_s, row)
+        for batch in window.batches(CgroupCensus) or ()
+        for row in batch.rows[:1]
+        if row.dying is not None
+    ]
+
+
 def growth(window: Window) -> Growth | None:
-    """Between the first and the last census that could count; `None` where there is only one."""
-    counted: list[tuple[float, int, CgroupCensus]] = []
-    for batch in window.batches(CgroupCensus) or ():
-        for row in batch.rows[:1]:
-            if row.dying is not None:
-                counted.append((batch.mono_s, row.dying, row))
+    """Between the first and the last count; `None` if there is only one."""
+    counted = counts(window)
     if len(counted) < 2:
         return None
-    (start, first, before), (end, last, after) = counted[0], counted[-1]
-    if (before.scope, before.method) != (after.scope, after.method):
-        return None  # counted by another rule: the difference is no growth
-    # Neighbours closer than a second measure the reading, not the kernel: look further back.
-    at, number, _ = next(
+    (start, before), (end, after) = counted[0], counted[-1]
+    same_method = (before.scope, before.method) == (after.scope, after.method)
+    if not same_method or end <= start:
+        return None
+    # Counts less than a second apart measure the reading, not the kernel: look further back.
+    at, reference = next(
         (count for count in reversed(counted[:-1]) if end - count[0] >= 1.0), counted[0]
     )
-    if end <= start:
-        return None
+    first, number, last = before.dying or 0, reference.dying or 0, after.dying or 0
     step = 100.0 * change(number, last) / max(number, 1) / (end - at) if end - at >= 1.0 else 0.0
     return Growth(first, last, end - start, step)
 
 
 def pace(moved: Growth | None, traced: Deaths | None) -> float | None:
-    """Zombies a second, fit to be carried forward; `None` where too few died to say.
+    """Zombies per second, good enough to extrapolate; `None` if too few died.
 
-    The census is believed first, since it counts what was freed meanwhile as well.
+    The census comes first, since it also counts what was freed meanwhile.
     """
     if moved is not None:
         return moved.by / moved.seconds if moved.by >= ENOUGH.value else None
@@ -90,8 +116,112 @@ def pace(moved: Growth | None, traced: Deaths | None) -> float | None:
 
 
 def confirms(moved: Growth | None, number: int) -> bool:
-    """Did the count itself grow by about as many as a trace says stayed behind?
+    """Did the count grow by about as many as the trace has unreleased?
 
-    Then no release got lost, however many events the trace buffer dropped.
+    Then no release was lost, however many events the trace buffer dropped.
     """
     return moved is not None and number > 0 and moved.by >= 0.9 * number
+
+
+def dying_below(window: Window) -> dict[str, int]:
+    """Cgroups that died directly below each live directory (v2): its count less its children's."""
+    rows = window.latest(CgroupStat) or ()
+    if all(row.dying_memory is not None for row in rows):
+        own = {row.path: row.dying_memory or 0 for row in rows}
+    else:
+        own = {row.path: row.dying for row in rows}
+    left = dict(own)
+    for path, number in own.items():
+        parent = path
+        while parent != "/":
+            parent, _ = split(parent)
+            if parent in left:
+                left[parent] -= number
+                break
+    # Directories are read one after the other: a child may have gained some in between.
+    return {path: max(number, 0) for path, number in left.items()}
+
+
+def limits(
+    census: CgroupCensus, walks: Iterable[WalkCost], pace: float | None
+) -> tuple[Evidence, ...]:
+    """Both limits as evidence; `pace` is zombies per second, `None` if there is no forecast."""
+    if census.total is None:
+        return ()
+    found = [_ids(census.total, pace)]
+    slowest = max(
+        walks, key=lambda walk: (not is_bound(walk, census.total), cost(walk)), default=None
+    )
+    if slowest is not None:
+        found.append(_cost(census.total, slowest, pace))
+    return tuple(found)
+
+
+def cost(walk: WalkCost) -> float:
+    """Seconds that one read at the root takes: measured, else estimated."""
+    return walk.estimate_s if walk.root_s is None else walk.root_s
+
+
+def is_bound(walk: WalkCost, total: int | None) -> bool:
+    """Is the estimate only an upper bound?
+
+    It is if only single cgroups were timed, or so few that the jitter of a read, extrapolated to
+    all `total`, would make half of the estimate.
+    """
+    if walk.root_s is not None:
+        return False
+    if walk.memcgs <= 1:
+        return True
+    return total is not None and walk.estimate_s < 2 * _JITTER_S * total / (walk.memcgs - 1)
+
+
+def _ids(total: int, pace: float | None) -> Evidence:
+    limit = int(ID_LIMIT.value)
+    if total > limit:
+        value = f"not here: {total:,} exist at once"
+        wrong_if = "never: the count itself disproves it"
+    else:
+        value = f"{total:,} of {limit:,}{_when(limit - total, pace)}"
+        wrong_if = (
+            "dying memcgs release their IDs, as kernels since about 4.8 do unless swap holds them"
+        )
+    return Evidence(
+        "memcg ID limit (worst case)",
+        value,
+        f"< {limit:,}",
+        "memory cgroups",
+        "/proc/cgroups, 16-bit IDs",
+        float(total),
+        wrong_if,
+        outlook=True,
+    )
+
+
+def _cost(total: int, walk: WalkCost, pace: float | None) -> Evidence:
+    now = cost(walk)
+    how = "measured" if walk.root_s is not None else "estimated"
+    bound = is_bound(walk, total)
+    share = now / max(total, 1)
+    limit = int(COST_LIMIT.value / share) if share > 0 else _IN_SIGHT + 1
+    if bound:
+        value = f"unknown: one read takes at most {seconds(now)}, too few cgroups were timed"
+    elif now >= COST_LIMIT.value:
+        value = f"reached: {seconds(now)} ({how}) for one read of {walk.file}"
+    elif limit > _IN_SIGHT:
+        value = f"not in sight: {seconds(now)} ({how}) for one read of {walk.file}"
+    else:
+        value = f"{seconds(now)} ({how}) now, 5 s at {limit:,}{_when(limit - total, pace)}"
+    return Evidence(
+        "time until a statistics read takes 5 s",
+        value,
+        "< 10 ms",
+        "s of one core",
+        f"{walk.file}, {walk.memcgs:,} memcgs timed",
+        None if bound else now,
+        "the cost does not grow with the count, or another file is read",
+        outlook=True,
+    )
+
+
+def _when(room: int, pace: float | None) -> str:
+    return "" if pace is None or pace <= 0 else f", in {seconds(room / pace)} at this pace"

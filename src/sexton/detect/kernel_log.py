@@ -1,7 +1,7 @@
 """Kernel log lines with their age, and how far back the log reaches.
 
-The ring is small and forgets, so "no such line" is only worth as much as the log is old: every
-detector that reads it says since when.
+The ring buffer is small and drops old lines, so "no such line" proves nothing about the time before
+the oldest line: every detector that reads the log says how far back it goes.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sexton.detect.registry import missing
+from sexton.detect.findings import unread
 from sexton.detect.witness import remembered
-from sexton.model.finding import Missing
+from sexton.model.finding import Evidence, Missing
 from sexton.model.rows.event import KernelEvent, KernelLog
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 
-#: What "today" means everywhere a log line's age matters, in seconds.
+#: A log line of "today" is at most this old.
 DAY_S = 86400.0
-#: The log's clock and CLOCK_MONOTONIC drift apart by seconds in weeks; more is another boot's.
+#: The log's clock and CLOCK_MONOTONIC drift apart by seconds in weeks; more is another boot.
 _DRIFT_S = 60.0
 #: A log whose first line is younger than this holds the whole boot.
 _BOOT_S = 5.0
@@ -29,12 +29,17 @@ _MOST_KEPT = 50_000
 
 
 class Line(NamedTuple):
-    """One event of the log. `wall_s` is `None` where nothing dates it; `age_s`, at the end of the
-    window, also where there is no window."""
+    """One event of the log. `wall_s`, and `age_s` at the end of the window, are `None` if the line
+    has no usable timestamp."""
 
     event: KernelEvent
     wall_s: float | None
     age_s: float | None
+
+    @property
+    def ago(self) -> str:
+        """How long before the end of the window it was logged: "5 min ago"."""
+        return "at an unknown time" if self.age_s is None else f"{duration(self.age_s)} ago"
 
     def number(self, field: str) -> int | None:
         value = self.event.fields.get(field)
@@ -46,13 +51,13 @@ class Line(NamedTuple):
 
 
 def was_read(window: Window) -> bool:
-    """Did anything of the log reach us, be it an empty log?"""
+    """Was the log read? An empty log counts."""
     return window.read(KernelLog)
 
 
 def lacking(window: Window) -> tuple[Missing, ...]:
-    """What to report if the log was not read."""
-    return () if was_read(window) else (missing(window.why_missing(KernelLog)),)
+    """What is missing if the log was not read."""
+    return unread(window, KernelLog)
 
 
 def lines(window: Window, families: Iterable[str]) -> list[Line]:
@@ -65,7 +70,7 @@ def lines(window: Window, families: Iterable[str]) -> list[Line]:
 
 
 def _by_family(window: Window) -> dict[str, list[tuple[int, Line]]]:
-    """Every line with its place in the log; a dozen detectors ask for a few families each."""
+    """Every line with its place in the log; a dozen detectors need a few families each."""
     if window.row_count(KernelEvent) > _MOST_KEPT:
         return _read(window)
     return window.keep("kernel lines", lambda: _read(window))
@@ -89,7 +94,7 @@ def _dated(window: Window, event: KernelEvent) -> Line:
 
 
 class Reach(NamedTuple):
-    """How far back the log goes: `seconds` before the window's end, `None` where undated."""
+    """How far back the log goes: `seconds` before the window's end, `None` if it has no dates."""
 
     seconds: float | None
     whole_boot: bool
@@ -98,7 +103,7 @@ class Reach(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Fit for the end of a summary: "since boot", "in the last 3 h 2 min"."""
+        """For the end of a summary: "since boot", "in the last 3 h 2 min"."""
         if self.whole_boot:
             return "since boot"
         if self.seconds is None:
@@ -113,12 +118,27 @@ class Reach(NamedTuple):
 
     @property
     def covers_a_day(self) -> bool:
-        return self.lost == 0 and (self.whole_boot or (self.seconds or 0.0) >= DAY_S)
+        return self.lost == 0 and self.covers(DAY_S)
+
+    def covers(self, seconds: float) -> bool:
+        """Whether it goes back that far, or to the boot."""
+        return self.whole_boot or (self.seconds or 0.0) >= seconds
+
+    def no_lines(
+        self, what: str, wrong_if: str = "the lines were lost", number: float = 0
+    ) -> Evidence:
+        """Evidence that the log has no such line; `wrong_if` is for a log of the whole boot."""
+        reason = self.wrong_if or wrong_if
+        return Evidence(what, "0", "0", self.words, self.origin, number, reason)
+
+
+#: Of a log that was not read.
+NO_REACH = Reach(None, False, 0, "kernel log")
 
 
 @remembered
 def reach(window: Window) -> Reach | None:
-    """How far back the log was seen; `None` where it was not read."""
+    """How far back the log goes; `None` if it was not read."""
     if not window.read(KernelLog):
         return None
     logs = list(window.changes(KernelLog, ("oldest_mono_us", "lost", "origin")))
@@ -133,9 +153,10 @@ def reach(window: Window) -> Reach | None:
 
 
 def bursts(found: Iterable[Line], key: Callable[[Line], str | None], gap_s: float) -> list[Burst]:
-    """Lines of one thing said close together: a driver writes several lines per reset.
+    """Lines about one thing logged close together: a driver writes several lines per reset.
 
-    The catalogue's `phase` helps: what comes after "done" or "failed" is the next happening.
+    The catalogue's `phase` separates events: a "cause" or "start" after "done" or "failed" begins
+    the next one.
     """
     made: list[Burst] = []
     undated: dict[str | None, list[Line]] = {}
@@ -146,19 +167,19 @@ def bursts(found: Iterable[Line], key: Callable[[Line], str | None], gap_s: floa
             undated.setdefault(name, []).append(line)
             continue
         last = latest.get(name)
-        if last is not None and last.goes_on_with(line, gap_s):
+        if last is not None and last.continues_with(line, gap_s):
             last.lines.append(line)
         else:
             latest[name] = Burst(name, [line])
             made.append(latest[name])
     for name, group in undated.items():
-        # Each happening says each of its sentences once: the commonest counts them.
-        said: dict[str, list[Line]] = {}
+        # Each event logs each of its lines once: the most frequent line counts the events.
+        by_pattern: dict[str, list[Line]] = {}
         for line in group:
-            said.setdefault(line.event.pattern, []).append(line)
-        most = max(len(lines) for lines in said.values())
+            by_pattern.setdefault(line.event.pattern, []).append(line)
+        most = max(len(lines) for lines in by_pattern.values())
         made += [
-            Burst(name, [lines[turn] for lines in said.values() if turn < len(lines)])
+            Burst(name, [lines[turn] for lines in by_pattern.values() if turn < len(lines)])
             for turn in range(most)
         ]
     return made
@@ -179,8 +200,8 @@ class Burst:
     def wall_s(self) -> float | None:
         return self.lines[-1].wall_s
 
-    def goes_on_with(self, line: Line, gap_s: float) -> bool:
-        """Is this dated line still about the same?"""
+    def continues_with(self, line: Line, gap_s: float) -> bool:
+        """Is this dated line still about the same event?"""
         last = self.lines[-1]
         if last.text("phase") in ("done", "failed") and line.text("phase") in ("cause", "start"):
             return False

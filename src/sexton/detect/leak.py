@@ -1,12 +1,13 @@
-"""A leak of memory cgroups, by its pace: seen long before there are many.
+"""A leak of memory cgroups, detected by its pace long before there are many.
 
-Proof is one of two. *Traced*: cgroups of one kind (one parent, like names) were removed throughout
-the stretch, at least half of them were not released, and the last of them only a moment ago.
-*Counted*, where nothing was traced: the number of the dying grew in every part of the stretch.
+It is proven in one of two ways. *Traced*: cgroups of one kind (one parent, similar names) were
+removed throughout the stretch, at least half of them were not released, and the last of them only a
+moment ago. *Counted*, if nothing was traced: the number of dying cgroups grew in every part of the
+stretch.
 
-What is no leak, however much it looks like one for a while: existing cgroups that are removed
-(then as many fewer are alive, or none were created), a destroy backlog that drains, and the boot
-of a node, whose units leave one or two each.
+Not a leak, however much it looks like one for a while: existing cgroups that are removed (then as
+many fewer are live, or none were created), a destroy backlog that drains, and the boot of a node,
+whose units leave one or two each.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from sexton.detect.churn import Family, churn, gaps
 from sexton.detect.deaths import GRACE, Deaths
-from sexton.detect.growth import ENOUGH, confirms, growth
+from sexton.detect.growth import ENOUGH, confirms, counts, growth
 from sexton.detect.registry import Threshold
-from sexton.detect.spread import median
 from sexton.model.finding import Severity
-from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.window import Window
 from sexton.series.steps import rises
 
@@ -33,17 +34,17 @@ AT_ONCE = Threshold(
 )
 KEPT = Threshold("kept", 50, "% not released", "ordinary removals are released within a second")
 SETTLED = Threshold("settled", 10, "min since boot", "booting leaves a few dozen, once")
-#: Counts further back than this are about another time.
+#: Older counts say nothing about a leak that goes on now.
 _BACK_S = 3600.0
-#: Into so many parts a stretch is cut; a leak is in all of them.
+#: A stretch is cut into so many parts; a leak is in all of them.
 _PARTS = 3
-#: A leak is over if the last death is so many usual gaps ago, and at least so many seconds.
+#: A leak is over if the last death is so many median gaps ago, and at least so many seconds.
 _GAPS, _SILENCE_S = 3, 10.0
 _HOUR_S = 3600.0
 
 
 class Leak(NamedTuple):
-    """So many stayed in so many seconds, beside the `dying` of now; who left them, if known."""
+    """`number` cgroups leaked in `seconds`; `dying` is the count now, `shown` who left them."""
 
     number: int
     seconds: float
@@ -57,12 +58,12 @@ class Leak(NamedTuple):
 
     @property
     def arrives_s(self) -> float:
-        """Seconds until there are too many; 0 where there are."""
+        """Seconds until there are too many; 0 if there are."""
         return max(TOO_MANY.value - self.dying, 0.0) / self.per_hour * _HOUR_S
 
     @property
     def severity(self) -> Severity | None:
-        """`None` where it takes too long to matter."""
+        """`None` if it takes too long to matter."""
         hours = self.arrives_s / _HOUR_S
         if hours <= AT_ONCE.value:
             return Severity.CRITICAL
@@ -76,63 +77,55 @@ class Count(NamedTuple):
 
 
 def leak(window: Window) -> Leak | None:
-    """The leak that goes on at the window's end; `None` where none is proven."""
-    counts = comparable_counts(window)
+    """The leak that goes on at the window's end; `None` if none is proven."""
+    counted = comparable_counts(window)
     moved = growth(window)
-    if not counts or (moved is not None and moved.draining):
+    if not counted or (moved is not None and moved.draining):
         return None
     seen = churn(window)
     if seen is None or seen.traced is None:
-        return _by_counts(window, counts)
+        return _by_counts(window, counted)
     sure = confirms(moved, len(seen.traced.unreleased))
     lost = 0 if sure else seen.traced.lost
     leaking = [family for family in seen.families if _leaks(family, seen.traced)]
     number = sum(family.kept for family in leaking) - lost
     if number < ENOUGH.value:
-        return _by_counts(window, counts) if lost else None
+        return _by_counts(window, counted) if lost else None
     start = min(min(family.kept_s) for family in leaking)
-    if seen.births * 2 < number or _was_freed(counts, start, number):
+    if seen.births * 2 < number or _was_freed(counted, start, number):
         return None
     others = f" and {len(leaking) - 1} more" if len(leaking) > 1 else ""
     return Leak(
         number,
         _ripe_end(seen.traced) - start,
-        counts[-1].dying,
+        counted[-1].dying,
         f"{leaking[0].shown}{others}",
         "tracefs cgroup_rmdir, cgroup_release",
     )
 
 
 def comparable_counts(window: Window) -> list[Count]:
-    """Every count by the rule of the last one."""
-    rows = [
-        (batch.mono_s, row)
-        for batch in window.batches(CgroupCensus) or ()
-        for row in batch.rows[:1]
-        if row.dying is not None
-    ]
-    if not rows:
-        return []
-    rule = (rows[-1][1].scope, rows[-1][1].method)
+    """Every count made by the same method as the last one."""
+    every = counts(window)
     return [
         Count(mono_s, row.dying or 0, row.live)
-        for mono_s, row in rows
-        if (row.scope, row.method) == rule
+        for mono_s, row in every
+        if (row.scope, row.method) == (every[-1][1].scope, every[-1][1].method)
     ]
 
 
 def _ripe_end(traced: Deaths) -> float:
-    """A cgroup that died later than this may still be released."""
+    """A cgroup that died after this time may still be released."""
     return traced.end_s - GRACE.value
 
 
 def _leaks(family: Family, traced: Deaths) -> bool:
-    """Does this kind die throughout, mostly without a release, until now?"""
+    """Whether this family dies throughout the stretch and until now, mostly without a release."""
     times = sorted(family.kept_s)
     if len(times) < ENOUGH.value or len(times) * 100 < KEPT.value * (len(times) + family.released):
         return False
     end = _ripe_end(traced)
-    if end - times[-1] > max(_GAPS * median(gaps(times)), _SILENCE_S):
+    if end - times[-1] > max(_GAPS * float(np.median(gaps(times))), _SILENCE_S):
         return False
     return _in_every_part(times, times[0], end)
 
@@ -144,21 +137,21 @@ def _in_every_part(times: Sequence[float], start: float, end: float) -> bool:
     return len({min(int((time - start) / part), _PARTS - 1) for time in times}) == _PARTS
 
 
-def _was_freed(counts: Sequence[Count], start: float, number: int) -> bool:
-    """Did the count grow by less than half of those that a trace says stayed, since it began?"""
-    before = [count for count in counts if count.mono_s <= start] or counts[:1]
-    after = counts[-1]
+def _was_freed(counted: Sequence[Count], start: float, number: int) -> bool:
+    """Did the count grow since `start` by less than half of what the trace has unreleased?"""
+    before = [count for count in counted if count.mono_s <= start] or counted[:1]
+    after = counted[-1]
     if after.mono_s <= before[-1].mono_s:
         return False
     return 2 * rises((before[-1].dying, after.dying))[0] < number
 
 
-def _by_counts(window: Window, counts: Sequence[Count]) -> Leak | None:
-    """Growth in every part of the last hour, while about as many were alive."""
+def _by_counts(window: Window, counted: Sequence[Count]) -> Leak | None:
+    """Growth in every part of the last hour, while the number of live cgroups hardly changed."""
     uptime = window.node.uptime_s if window.node else None
     if uptime is not None and uptime < SETTLED.value * 60:
         return None
-    recent = [count for count in counts if count.mono_s >= counts[-1].mono_s - _BACK_S]
+    recent = [count for count in counted if count.mono_s >= counted[-1].mono_s - _BACK_S]
     if len(recent) <= _PARTS:
         return None
     edges = [round(part * (len(recent) - 1) / _PARTS) for part in range(_PARTS + 1)]

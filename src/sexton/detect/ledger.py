@@ -1,13 +1,13 @@
 """The restart ledger: which restarts match the dying cgroups, by number and by period.
 
 It names an owner after the fact, on any kernel, without a trace and without `lru_gen`, from
-counters that every node keeps. It compares:
+counters that every node has. It compares:
 
 - **number**: restarts since boot (`NRestarts`, or the counter in the journal) with the dying
   cgroups below the unit's parent (v2) or on the node; and restarts in the window with the growth
   in the window;
 - **period**: a unit's period (restart delay + run time) with uptime ÷ dying. One cgroup each 10 s
-  is 68,680 in eight days, also where the counter was cleared meanwhile.
+  is 68,680 in eight days, even if the counter was cleared meanwhile.
 
 Within 20 % is a match, from 5 of each on. The strengths, by this rule and no other:
 
@@ -32,14 +32,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from sexton.detect.deaths import Deaths, already_dying, deaths
-from sexton.detect.growth import ENOUGH, growth
+from sexton.detect.growth import ENOUGH, dying_below, growth
 from sexton.detect.registry import Threshold
-from sexton.detect.spread import median
 from sexton.detect.stems import container, join, path_stem, split
 from sexton.detect.witness import remembered
 from sexton.model.chain import Strength
-from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupStat, OfflineMemcg
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, OfflineMemcg
 from sexton.model.rows.unit import RestartMark, Timer, Unit
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
@@ -48,10 +49,10 @@ from sexton.series.restarts import RestartCount, marked, restarts
 
 
 class Account(NamedTuple):
-    """One thing that comes and goes, and the cgroup it has while it is there.
+    """A unit, timer or kind of container that comes and goes, and its cgroup while it runs.
 
     `total` is how often since boot, as far as known; `recent` how often in the window; `active`
-    says that it still does.
+    is true if it still does.
     """
 
     owner: str
@@ -103,12 +104,13 @@ def _journal(window: Window) -> dict[str, _Marks]:
         marks.sort(key=lambda mark: mark.wall_s)
         total, periods = marked(marks)
         recent = sum(1 for mark in marks if window.start <= mark.wall_s <= window.end)
-        found[unit] = _Marks(total, recent, median(periods) if len(periods) > 1 else None)
+        period_s = float(np.median(periods)) if len(periods) > 1 else None
+        found[unit] = _Marks(total, recent, period_s)
     return found
 
 
 def _period(unit: Unit | None, seen: RestartCount, marks: _Marks) -> float | None:
-    """Observed where there is enough of it, else what the unit's own settings come to."""
+    """Observed if there were enough restarts, else computed from the unit's settings."""
     if seen.count >= ENOUGH.value and seen.seconds > 0:
         return seen.seconds / seen.count
     if marks.period_s is not None:
@@ -147,13 +149,14 @@ def timers(window: Window) -> Iterator[Account]:
 
 
 def containers(window: Window, traced: Deaths | None, named: Iterable[str]) -> Iterator[Account]:
-    """Containers that went away in the window, by runtime and directory; `named` are paths of the
-    dead from before it."""
+    """Containers that were removed in the window, by runtime and directory; `named` are paths of
+    dead cgroups from before it."""
     if traced is not None:
         went = Counter(death.path for death in traced.all)
         span_s = traced.seconds
     else:
-        went, span_s = _vanished(window)
+        edges = window.bounds_of(CgroupDir)
+        went, span_s = turnover(window).gone, edges[1] - edges[0] if edges is not None else 0.0
     before = Counter(named)
     recent: Counter[tuple[str, str]] = Counter()
     total: Counter[tuple[str, str]] = Counter()
@@ -173,12 +176,6 @@ def containers(window: Window, traced: Deaths | None, named: Iterable[str]) -> I
             active=new > 1,
             period_s=span_s / new if new > 1 and span_s > 0 else None,
         )
-
-
-def _vanished(window: Window) -> tuple[Counter[str], float]:
-    """Directories of an earlier reading that the next one no longer had."""
-    edges = window.bounds_of(CgroupDir)
-    return turnover(window).gone, edges[1] - edges[0] if edges is not None else 0.0
 
 
 def pattern_of(path: str) -> str:
@@ -205,11 +202,11 @@ PART = Threshold("part", 5, "% of a sum", "a smaller share would match with or w
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Who may have left the dead cgroups.
+    """A possible owner of dead cgroups.
 
-    `owner` is the unit's, timer's or container kind's name; `path` the cgroup that dies, with ``*``
-    where a name differs each time. `matched` is how many of the dead it accounts for, `ratio` its
-    restarts for each of them (1.0 is a perfect match, `None` where one side is unknown);
+    `owner` is the name of the unit, timer or kind of container; `path` the cgroup that dies, with
+    ``*`` for the part that differs each time. `matched` is how many of the dead it accounts for,
+    `ratio` its restarts per dead cgroup (1.0 is a perfect match, `None` if one side is unknown);
     `period_s` the time from one restart to the next.
     """
 
@@ -224,11 +221,11 @@ class Suspect:
 
 
 class _Dead(NamedTuple):
-    """What is known of the dead, by every means."""
+    """What is known about the dead cgroups, by every method."""
 
     traced: Deaths | None
     unreleased: Counter[str]
-    #: No release of one of those can have been missed.
+    #: No release of an unreleased one can have been missed.
     complete: bool
     listed: Counter[str]
     below: dict[str, int]
@@ -242,14 +239,14 @@ class _Dead(NamedTuple):
 
     @property
     def nothing(self) -> bool:
-        """Counted, and there are next to none."""
+        """They were counted, and there are next to none."""
         few = self.node is not None and self.node < ENOUGH.value
         return few and not self.unreleased and not self.listed
 
 
 @remembered
 def suspects(window: Window) -> tuple[Suspect, ...]:
-    """Everyone whose restarts could have left the dead, the surest first; none where none died."""
+    """Everything whose restarts could have left the dead, the strongest first."""
     dead = _dead(window)
     if dead.nothing:
         return ()
@@ -307,7 +304,7 @@ def _match(account: Account, dead: _Dead) -> _Match:
 
 
 def _strength(match: _Match, active: bool) -> Strength | None:
-    """The rule of this module's docstring."""
+    """The strength by the rule in this module's docstring; `None` if nothing matches."""
     if match.share >= SHARE.value:
         return Strength.PROVEN if match.certain else Strength.LIKELY
     if match.any and active:
@@ -369,7 +366,7 @@ def _enough(*numbers: int | None) -> bool:
 
 
 def _share(paths: Counter[str], path: str) -> tuple[int, float]:
-    """How many of the named dead had this path or one below it, and their share in percent."""
+    """How many of the dead had this path or one below it, and their share in percent."""
     if not path:
         return 0, 0.0
     if "*" in path:
@@ -380,7 +377,7 @@ def _share(paths: Counter[str], path: str) -> tuple[int, float]:
 
 
 def _together(accounts: Sequence[Account], found: list[Suspect], dead: _Dead) -> list[Suspect]:
-    """Units that share the blame: the restarts of all that restart now, as one number."""
+    """Raise to *likely* the units that restart now and whose restarts together match the dead."""
     if any(suspect.strength is not Strength.POSSIBLE for suspect in found):
         return found
     sharing = [
@@ -421,19 +418,8 @@ def _dead(window: Window) -> _Dead:
         unreleased=Counter(death.path for death in stayed),
         complete=before.sure and not (traced and traced.lost),
         listed=Counter(memcg.path for memcg in window.latest(OfflineMemcg) or ()),
-        below=_below(window.latest(CgroupStat) or ()),
+        below=dying_below(window),
         node=node,
         grown=moved.by if moved is not None else None,
         uptime_s=window.node.uptime_s if window.node is not None else None,
     )
-
-
-def _below(rows: Iterable[CgroupStat]) -> dict[str, int]:
-    """How many died directly below each live directory (v2): its count less its children's."""
-    left = {row.path: row.dying if row.dying_memory is None else row.dying_memory for row in rows}
-    whole = dict(left)
-    for path, number in whole.items():
-        parent = split(path)[0]
-        if path != "/" and parent in left:
-            left[parent] -= number
-    return {path: max(number, 0) for path, number in left.items()}

@@ -1,23 +1,24 @@
-"""Network interfaces: which are real, what their counters did, and which core serves a queue.
+"""Network interfaces: which are physical, how their counters moved, which core serves a queue.
 
-The join nobody makes by hand: log line → queue → interrupt → core.
+Joins what is tedious to join by hand: log line → queue → interrupt → core.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from sexton.detect.kernel_log import Line
-from sexton.model.finding import Missing
+from sexton.detect.witness import remembered
+from sexton.model.finding import Evidence, Missing
 from sexton.model.rows.net import Nic, NicCounter, NicQueue
 from sexton.model.window import Window
 from sexton.series.rates import totals
 
 _MISSED = re.compile(r"queue_(\d+)_tx_missed_tx")
-#: In the names of all counters that detectors, links and screens ask for.
+#: Matches the names of all counters that detectors, links and screens use.
 _RELEVANT = re.compile(r"reset|timeout|wd|miss|starvation|allowance")
 
 
@@ -30,7 +31,7 @@ def physical(window: Window) -> tuple[str, ...] | None:
 
 
 def hidden(window: Window) -> Missing | None:
-    """In a container without a real interface, the node's are in another network namespace."""
+    """In a container without a physical interface, the node's are in another network namespace."""
     rows = window.latest(Nic)
     inside = window.node is not None and window.node.container
     if rows is None or not inside or any(row.physical for row in rows):
@@ -42,9 +43,9 @@ def hidden(window: Window) -> Missing | None:
 
 
 def namer(nics: Iterable[Nic], lines: Iterable[Line]) -> Callable[[Line], str | None]:
-    """Which interface a log line is about: by name, by bus address, or the only one there is.
+    """A function that names a log line's interface: by name, by bus address, or the only one.
 
-    Drivers name the device alone while the interface is being taken down and put up again.
+    Drivers log only the bus address while the interface is taken down and brought up again.
     """
     rows = [row for row in nics if row.physical]
     by_bus = {row.bus_address: row.name for row in rows if row.bus_address is not None}
@@ -61,56 +62,67 @@ def namer(nics: Iterable[Nic], lines: Iterable[Line]) -> Callable[[Line], str | 
 
 
 class Counter(NamedTuple):
-    """One `ethtool -S` counter: its value now, and how far it moved while we watched. That is
-    unknown where it was read only once, or only fell."""
+    """One `ethtool -S` counter: its value now, and how far it moved in the window, which is unknown
+    if it was read only once or only fell."""
 
     nic: str
     name: str
     value: int
     moved: int | None
 
+    def evidence(self, wrong_if: str, note: str = "", of: str = "") -> Evidence:
+        """The counter as evidence; `of` is what it counts, with a space at the end."""
+        moved = f", {self.moved:+} while watched" if self.moved else ""
+        return Evidence(
+            f"{self.nic} {self.name}{note}",
+            f"{self.value:,}{moved}",
+            "0",
+            f"{of}since the driver was loaded",
+            "ethtool -S",
+            self.value,
+            wrong_if,
+        )
+
 
 def counters(window: Window, names: Iterable[str]) -> list[Counter]:
     """The counters of these names, of every interface that has them."""
     wanted = frozenset(names)
-    assert all(map(_RELEVANT.search, wanted)), "a name that `_RELEVANT` does not know is not read"
+    assert all(map(_RELEVANT.search, wanted)), "a name that `_RELEVANT` does not match is not read"
     return [counts for counts in _relevant(window) if counts.name in wanted]
 
 
 def missed_by_queue(window: Window) -> list[tuple[str, int, Counter]]:
-    """ENA's per-queue count of transmissions that were not completed in time."""
-    found = []
-    for counts in _relevant(window):
-        match = _MISSED.fullmatch(counts.name)
-        if match is not None and counts.value:
-            found.append((counts.nic, int(match[1]), counts))
-    return found
+    """ENA's counters by queue of transmissions that were not completed in time."""
+    return [
+        (counts.nic, int(match[1]), counts)
+        for counts in _relevant(window)
+        if (match := _MISSED.fullmatch(counts.name)) is not None and counts.value
+    ]
 
 
+@remembered
 def _relevant(window: Window) -> list[Counter]:
-    """Every counter that may show a reset or a loss: read once, out of hundreds."""
-    return window.keep("nic counters", lambda: list(_read(window)))
-
-
-def _read(window: Window) -> Iterator[Counter]:
+    """Every counter that may show a reset or a loss, out of hundreds."""
     rows = [row for row in window.latest(NicCounter) or () if _RELEVANT.search(row.counter)]
     if not rows:
-        return
-    # Of the queues' own counters, which are many, only those that ever counted something matter.
+        return []
+    # Of the many counters by queue only those that ever counted something matter.
     wanted = {
         (row.nic, row.counter) for row in rows if row.value or not _MISSED.fullmatch(row.counter)
     }
     # A driver that was loaded again counts from zero: that step means nothing.
     moved = totals(window.columns(NicCounter, ("value",), wanted.__contains__))
+    found = []
     for row in rows:
         step = moved.get((row.nic, row.counter), {}).get("value")
-        yield Counter(row.nic, row.counter, row.value, None if step is None else int(step))
+        found.append(Counter(row.nic, row.counter, row.value, None if step is None else int(step)))
+    return found
 
 
 class Place(NamedTuple):
-    """Where a queue is served: its name as "eth0:5", its interrupts and its cores.
+    """Where a queue is served: its name ("eth0:5"), its cores and its interrupts.
 
-    `cores` is empty where the interrupt may fire on several and nothing says which.
+    `cores` is empty if the interrupt may fire on several cores.
     """
 
     queue: str
@@ -119,7 +131,7 @@ class Place(NamedTuple):
 
 
 def place(window: Window, nic: str, queue: int, cpu: int | None = None) -> Place:
-    """Queue → interrupt → core as of the window; `cpu` is the core if the driver reports it."""
+    """Queue → interrupt → core as of the window; `cpu` is the core that the driver reported."""
     rows = [row for row in window.latest(NicQueue) or () if row.nic == nic and row.queue == queue]
     # A transmit timeout is the transmit side's; many drivers serve both with one interrupt.
     rows = [row for row in rows if "tx" in row.direction] or rows
@@ -133,7 +145,7 @@ def place(window: Window, nic: str, queue: int, cpu: int | None = None) -> Place
 
 
 def serving_cores(window: Window) -> Mapping[int, tuple[NicQueue, ...]]:
-    """Cores to which the interrupt of a real interface's queue is bound."""
+    """By core, the queues of physical interfaces whose interrupt is bound to it."""
     real = physical(window)
     served: dict[int, list[NicQueue]] = defaultdict(list)
     for row in window.latest(NicQueue) or ():

@@ -1,4 +1,4 @@
-"""Kills by the kernel's OOM killer, put together from the lines of its log.
+"""Kills by the kernel's OOM killer, assembled from the lines of its log.
 
 One kill is several lines, seen on 6.18 in this order::
 
@@ -25,16 +25,16 @@ from sexton.model.window import Window
 
 FAMILY = "oom"
 _KILLED = ("oom-killed", "oom-killed-memcg", "oom-killed-4.x")
-#: Lines of one kill lie within this of each other.
+#: Lines of one kill are at most this far apart.
 _ONE_KILL_S = 10.0
-#: Of `constraint=`: what was short where it was neither the node nor a cgroup.
+#: Values of `constraint=` for a shortage of neither the node nor a cgroup.
 _NUMA = {"CONSTRAINT_CPUSET": "cpuset", "CONSTRAINT_MEMORY_POLICY": "memory policy"}
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One process that was killed. `scope` is whose memory was short: "cgroup", "node", "cpuset",
-    "memory policy", or "" where no line says so. `cgroup` is the one whose limit was reached."""
+    """One process that was killed. `scope` is what was short of memory: "cgroup", "node", "cpuset",
+    "memory policy", or "" if no line says. `cgroup` is the one whose limit was reached."""
 
     comm: str
     pid: int | None
@@ -59,8 +59,8 @@ class Kill:
 
     @property
     def home(self) -> str | None:
-        """The cgroup that its kills are counted under: a restarted container is another cgroup of
-        the same pod."""
+        """The cgroup its kills are counted under: the pod's, since a restarted container gets
+        another cgroup."""
         if self.cgroup is None:
             return None
         parent = split(self.cgroup)[0]
@@ -68,7 +68,7 @@ class Kill:
 
     @property
     def words(self) -> str:
-        """The task with the memory it had."""
+        """The task with the memory it used."""
         return self.task if self.rss_bytes is None else f"{self.task} ({size(self.rss_bytes)})"
 
 
@@ -78,7 +78,7 @@ def kills(window: Window) -> list[Kill]:
 
 
 def _once(window: Window) -> Iterator[Line]:
-    """A recorder that was started again reads the same lines again."""
+    """Each line once: a restarted recorder reads the same lines again."""
     seen: set[tuple[str, int | None]] = set()
     for line in kernel_log.lines(window, (FAMILY,)):
         key = (line.event.message, line.event.mono_us)
@@ -156,7 +156,7 @@ def _joined(found: Kill, known: Kill | None) -> Kill:
 
 
 def _close(line: Line, to: Line | Kill) -> bool:
-    """Are they of one kill? Undated lines come in their order, and are taken for it."""
+    """Do they belong to one kill? Undated lines are assumed to."""
     if line.age_s is None or to.age_s is None:
         return True
     return abs(line.age_s - to.age_s) <= _ONE_KILL_S

@@ -1,4 +1,4 @@
-"""Who left the dead memory cgroups behind: every available method, the strongest first.
+"""Which units and directories left dead memory cgroups: every method, the strongest first.
 
 1. tracefs: the path of a cgroup that was removed and not released. *Proven*, from the moment
    tracing began; *likely* where the trace buffer lost events and the count did not grow as much.
@@ -6,16 +6,16 @@
 2. `lru_gen`: every offline memcg by the path it had. *Proven*, whenever it died.
 3. v2 `cgroup.stat` at live directories: how many died directly below each. *Likely*: it gives the
    place and not the name.
-4. The restart ledger: restarts whose number or period matches. As strong as the ledger says.
-5. Residual bytes: what the dead children of a live directory still hold. Bytes only, *possible*;
-   those whose bytes grew within the window first.
+4. The restart ledger: restarts whose number or period matches, with the ledger's strength.
+5. Residual bytes: memory still charged to the dead children of a live directory. Bytes only,
+   *possible*; those whose bytes grew within the window first.
 
-An `Owner` is a live directory and, where known, the names that died below it: `path` is where a
-cure works (`memory.force_empty`, `memory.reclaim`), `names` is who to stop. The counts of one
+An `Owner` is a live directory and, if known, the names that died below it: `path` is where a
+cure works (`memory.force_empty`, `memory.reclaim`), `names` is what to stop. The counts of one
 `path` add up: those that no method could name are one more owner of that path, without `names`.
 
-What would make it wrong: a path shows where a memcg *was*; where a directory of the same name
-lives there again, the dead are shown below the new one.
+What would make it wrong: a path shows where a memcg *was*; if a directory of the same name exists
+again, the dead are shown below the new one.
 """
 
 from __future__ import annotations
@@ -25,19 +25,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from sexton.detect.deaths import already_dying, deaths
-from sexton.detect.growth import confirms, growth
+from sexton.detect.growth import confirms, dying_below, growth
 from sexton.detect.ledger import suspects
 from sexton.detect.stems import join, path_stem, pattern, split, unit_of
 from sexton.detect.witness import remembered
 from sexton.model.chain import Strength
 from sexton.model.counters import change
-from sexton.model.rows.cgroup import (
-    CgroupCensus,
-    CgroupDir,
-    CgroupResidual,
-    CgroupStat,
-    OfflineMemcg,
-)
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupResidual, OfflineMemcg
 from sexton.model.rows.unit import Unit
 from sexton.model.window import Window
 
@@ -47,7 +41,7 @@ LISTED = "listed as offline by lru_gen"
 COUNTED = "cgroup.stat"
 LEDGER = "restart ledger"
 RESIDUAL = "residual bytes of removed children"
-#: How a source marks bytes that include some of the directory's own.
+#: In the method of bytes that include some of the directory's own.
 UPPER_BOUND = "upper bound"
 
 
@@ -55,11 +49,11 @@ UPPER_BOUND = "upper bound"
 class Owner:
     """A live directory below which memory cgroups died.
 
-    `dying` is `None` where only bytes are known, `bytes` where only a count is. `names` is the
-    name or the pattern of the dead below `path`, relative to it (``ecs.service``, ``run-*``);
-    `unit` the systemd unit they belonged to. `strength` is how sure it is that it was *them*.
-    `grown_bytes` is by how much `bytes` grew within the window, less than 0 where they shrank;
-    `None` where nothing comparable was read before.
+    `dying` is `None` if only bytes are known, `bytes` if only a count is. `names` is the name or
+    the pattern of the dead below `path`, relative to it (``ecs.service``, ``run-*``); `unit` the
+    systemd unit they belonged to. `strength` is how certain the attribution is. `grown_bytes` is
+    how much `bytes` grew within the window, negative if they shrank; `None` if nothing comparable
+    was read before.
     """
 
     path: str
@@ -78,7 +72,7 @@ class Owner:
 
     @property
     def exact(self) -> str | None:
-        """The one path all of them had, `None` where they differ or are not named."""
+        """The path all of them had; `None` if they differ or are not named."""
         return None if self.names is None or "*" in self.names else self.shown
 
 
@@ -96,7 +90,7 @@ class _Heap:
 
     @property
     def dying(self) -> int:
-        """Traced ones are listed too, where there is a list: never add them up."""
+        """The maximum, not the sum: traced cgroups are listed and matched as well."""
         return max(self.traced + self.before, self.listed, self.matched)
 
     @property
@@ -107,7 +101,7 @@ class _Heap:
         )  # fmt: skip
         return " + ".join(word for number, word in words if number)
 
-    def surer(self, strength: Strength) -> None:
+    def raise_strength(self, strength: Strength) -> None:
         self.strength = max(self.strength, strength, key=lambda item: item.rank)
 
 
@@ -116,14 +110,14 @@ _Heaps = dict[tuple[str, str], _Heap]
 
 @remembered
 def owners(window: Window) -> tuple[Owner, ...]:
-    """Everyone known to have left dead memory cgroups, those with the most first.
+    """Every known owner of dead memory cgroups, those with the most first.
 
-    Kept for the last window: detector, links and reports ask the same question, and 70,000 names
-    take most of a second.
+    Kept with the window: detector, links and reports use it, and 70,000 names take most of a
+    second.
     """
     heaps = _named(window)
-    counted = exclusive(window)
-    _ask_ledger(window, heaps, counted)
+    counted = {path: number for path, number in dying_below(window).items() if number}
+    _add_suspects(window, heaps, counted)
     unit_at = {
         unit.cgroup.rstrip("/"): unit.name for unit in window.latest(Unit) or () if unit.cgroup
     }
@@ -142,8 +136,8 @@ def owners(window: Window) -> tuple[Owner, ...]:
 
 
 def _order(owner: Owner) -> tuple[int, int, int, int, str]:
-    """By number; then by bytes gained while we watched, for those that were there before may be
-    anybody's; then by bytes."""
+    """By number; then by bytes gained in the window, since older bytes may be anything's; then by
+    bytes."""
     grown = max(owner.grown_bytes or 0, 0)
     return (-(owner.dying or 0), -grown, -(owner.bytes or 0), -owner.strength.rank, owner.shown)
 
@@ -152,34 +146,35 @@ def _named(window: Window) -> _Heaps:
     """The dead whose paths are known, by live directory and stem."""
     place = placer(window)
     heaps: _Heaps = defaultdict(_Heap)
+
+    def heap_of(dead: str) -> _Heap:
+        path, name = place(dead)
+        heap = heaps[path, path_stem(name)]
+        heap.names.add(name)
+        return heap
+
     traced = deaths(window)
     stayed = traced.unreleased if traced else ()
     sure = traced is None or not traced.lost or confirms(growth(window), len(stayed))
     for death in stayed:
-        path, name = place(death.path)
-        heap = heaps[path, path_stem(name)]
-        heap.names.add(name)
+        heap = heap_of(death.path)
         heap.traced += 1
-        heap.surer(Strength.PROVEN if sure else Strength.LIKELY)
+        heap.raise_strength(Strength.PROVEN if sure else Strength.LIKELY)
     before = already_dying(window)
     for death in before.deaths:
-        path, name = place(death.path)
-        heap = heaps[path, path_stem(name)]
-        heap.names.add(name)
+        heap = heap_of(death.path)
         heap.before += 1
-        heap.surer(Strength.PROVEN if before.sure else Strength.LIKELY)
+        heap.raise_strength(Strength.PROVEN if before.sure else Strength.LIKELY)
     listed = Counter(memcg.path for memcg in window.latest(OfflineMemcg) or ())
     for dead, number in listed.items():
-        path, name = place(dead)
-        heap = heaps[path, path_stem(name)]
-        heap.names.add(name)
+        heap = heap_of(dead)
         heap.listed += number
         heap.strength = Strength.PROVEN
     return heaps
 
 
 def placer(window: Window) -> Callable[[str], tuple[str, str]]:
-    """Splits the path of a dead cgroup at the deepest directory that still lives."""
+    """A function that splits the path of a dead cgroup at the deepest live directory."""
     rows = window.latest(CgroupDir)
     live: Collection[str] | None = None if rows is None else {row.path for row in rows}
 
@@ -193,29 +188,10 @@ def placer(window: Window) -> Callable[[str], tuple[str, str]]:
     return place
 
 
-def exclusive(window: Window) -> dict[str, int]:
-    """How many died directly below each live directory: its own count less its children's (v2)."""
-    rows = window.latest(CgroupStat) or ()
-    if all(row.dying_memory is not None for row in rows):
-        own = {row.path: row.dying_memory or 0 for row in rows}
-    else:
-        own = {row.path: row.dying for row in rows}
-    left = dict(own)
-    for path, number in own.items():
-        parent = path
-        while parent != "/":
-            parent, _ = split(parent)
-            if parent in left:
-                left[parent] -= number
-                break
-    # Directories are read one after the other: a child may have gained some in between.
-    return {path: number for path, number in left.items() if number > 0}
+def _add_suspects(window: Window, heaps: _Heaps, counted: dict[str, int]) -> None:
+    """Attribute the dead that no stronger method named, by the restart ledger.
 
-
-def _ask_ledger(window: Window, heaps: _Heaps, counted: dict[str, int]) -> None:
-    """Lets restarts name the dead that nothing stronger named.
-
-    A mere *possible* names no owner; it only adds to owners that are named already.
+    A *possible* suspect is no owner; it only adds to owners that are already named.
     """
     for suspect in suspects(window):
         path, name = split(suspect.path)
@@ -236,7 +212,7 @@ def _ask_ledger(window: Window, heaps: _Heaps, counted: dict[str, int]) -> None:
             heap.matched = min(suspect.matched, most)
         if not heap.dying:
             continue  # all the dead of that directory have other names already
-        heap.surer(suspect.strength)
+        heap.raise_strength(suspect.strength)
         heap.unit = suspect.owner if suspect.kind == "unit" else heap.unit
         heaps[key] = heap
 
@@ -253,7 +229,7 @@ def _unnamed(window: Window, heaps: _Heaps, counted: dict[str, int], path: str) 
 
 
 def _with_bytes(window: Window, found: list[Owner]) -> list[Owner]:
-    """What the dead hold, where one owner alone answers for a directory; else apart from them."""
+    """Add residual bytes to a directory's only owner; else list them as an owner of their own."""
     result = list(found)
     earlier = _earlier(window)
     for row in window.latest(CgroupResidual) or ():
@@ -277,9 +253,9 @@ def _with_bytes(window: Window, found: list[Owner]) -> list[Owner]:
 
 
 def _earlier(window: Window) -> dict[str, CgroupResidual]:
-    """The first reading that has rows, the last one aside.
+    """The first reading with rows, except the last reading.
 
-    An empty one may mean that too few were dying to be listed: it is not a baseline.
+    An empty reading may mean that too few were dying to be listed: it is not a baseline.
     """
     batches = window.batches(CgroupResidual) or ()
     rows = next((batch.rows for batch in batches[:-1] if batch.rows), ())
@@ -287,9 +263,9 @@ def _earlier(window: Window) -> dict[str, CgroupResidual]:
 
 
 def _grown(row: CgroupResidual, earlier: dict[str, CgroupResidual]) -> int | None:
-    """How much more than earlier, all of it if there was nothing; `None` if that is not known.
+    """Bytes more than earlier, all of them if there were none; `None` if unknown.
 
-    Bytes by two methods are not compared: an upper bound includes the directory's own.
+    Bytes by two methods are not comparable: an upper bound includes the directory's own.
     """
     before = earlier.get(row.path)
     if before is not None:

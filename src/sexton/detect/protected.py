@@ -1,11 +1,10 @@
-"""Units a node cannot live without: their faults are reported, their stopping is never advised."""
+"""Units a node cannot run without: faults are reported, but stopping them is never advised."""
 
 from __future__ import annotations
 
 import re
 
-#: Matched at the start of a unit's name, and of what follows a vendor's prefix (``snap.``, ``k3s-``
-#: and the like are names of their own). What stopping it would cost stands beside it.
+#: Matched at the start of a unit's name, with the cost of stopping it.
 _PROTECTED: tuple[tuple[str, str], ...] = (
     (r"(snap\.)?(kubelet|kube-proxy|k3s|k0s|rke2|microk8s)", "the node leaves its cluster"),
     (
@@ -38,7 +37,7 @@ _PATTERNS = tuple((re.compile(pattern), why) for pattern, why in _PROTECTED)
 
 
 def protected(unit: str) -> str | None:
-    """Why this unit must not be stopped on our advice; `None` where nothing forbids it.
+    """Why stopping this unit must not be advised; `None` if it may be.
 
     >>> protected("kubelet.service"), protected("ecs.service")
     ('the node leaves its cluster', None)

@@ -15,8 +15,8 @@ stem is its id (and its `NAME`), its docstring its page, and one function judges
     )
     def detect(window: Window) -> Finding: ...
 
-Everything the rest of Sexton needs to know of a detector is an argument of this declaration (see
-`Detector`). If a row type in `needs` was never read, the registry answers *unknown*, with the
+Everything the rest of Sexton needs to know about a detector is an argument of this declaration
+(see `Detector`). If a row type in `needs` was never read, the registry returns *unknown*, with the
 reason and the remedy of the source that would have provided it.
 """
 
@@ -33,19 +33,19 @@ from functools import cache
 from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 import sexton.detect.detectors
+from sexton.detect.findings import missing, reason, unknown
 from sexton.detect.witness import witness
 from sexton.model.diagnosis import Step
-from sexton.model.finding import Finding, Missing, Severity, Verdict
+from sexton.model.finding import Finding, Missing, Verdict
 from sexton.model.row import Row
 from sexton.model.settings import Settings
-from sexton.model.window import SourceState, Window
+from sexton.model.window import Window
 
 Detect = Callable[[Window], Finding]
 Moments = Callable[[Finding, Window], Sequence[float]]
 _PACKAGE = "sexton.detect.detectors."
 #: The risk of a step that changes nothing.
 READS = "none: reads only"
-
 
 #: Settings in force, and the configured numbers by the id of their threshold (a module's constant).
 _settings = Settings()
@@ -54,7 +54,7 @@ _values: dict[int, float] = {}
 
 @contextmanager
 def applied(settings: Settings) -> Iterator[None]:
-    """Put settings in force for a block: a command's whole run. One at a time."""
+    """Put settings in force for a block, usually a command's whole run; blocks must not nest."""
     global _settings
     for changed in settings.thresholds:
         check = detector_of(changed.detectors[0])
@@ -70,12 +70,12 @@ def applied(settings: Settings) -> Iterator[None]:
 
 
 def settings_in_force() -> Settings:
-    """What was configured for this run; the defaults where nothing was."""
+    """The settings of this run; the defaults if nothing was configured."""
     return _settings
 
 
 class Threshold(NamedTuple):
-    """A number that turns a verdict, its unit, and why it is that number and no other."""
+    """A number that decides a verdict, its unit, and the reason for this number."""
 
     name: str
     default: float
@@ -84,11 +84,8 @@ class Threshold(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The number in force: the default, unless the node's owner configured another."""
+        """The configured number, else the default."""
         return _values.get(id(self), self.default)
-
-    def __float__(self) -> float:
-        return float(self.value)
 
 
 def key_of(threshold: Threshold) -> str:
@@ -101,7 +98,7 @@ def key_of(threshold: Threshold) -> str:
 
 
 class Stage(IntEnum):
-    """When a piece of advice comes: stop the source, free what it left, look closer, prove."""
+    """The order of advice: stop the source, free what it left, look closer, prove."""
 
     STOP = 1
     FREE = 2
@@ -114,6 +111,11 @@ class Advice(NamedTuple):
 
     stage: Stage
     steps: Callable[[Finding, Window], Sequence[Step]]
+
+
+def look(command: str, why: str) -> Advice:
+    """Advice to run one command that changes nothing."""
+    return Advice(Stage.LOOK, lambda _finding, _window: [Step(command, why, READS)])
 
 
 class Declaration(TypedDict):
@@ -155,21 +157,21 @@ class Detector:
     #: Row types without which the finding is *unknown*.
     needs: tuple[type[Row], ...] = ()
     thresholds: tuple[Threshold, ...] = ()
-    #: The heading of its step in the explorer's tour; the title where it has none.
+    #: The heading of its step in the explorer's tour; the title by default.
     story: str = ""
     #: Explorer lanes that show it; its mark goes on the first.
     lanes: tuple[str, ...] = ()
     #: Kinds of entities that a finding names: "core", "task", "unit", "cgroup", "nic", ….
     about: tuple[str, ...] = ()
-    #: Kinds of subjects of `sexton why` that it helps to answer, each with its rank. Rank 1 is
+    #: Kinds of subjects of `sexton why` that it helps to explain, each with its rank. Rank 1 is
     #: decisive: while it is unknown, so is the answer.
     answers: Mapping[str, int] | None = None
     #: Rank among the detectors without which a node is not called healthy; 0 for all others.
     essential: int = 0
-    #: What to print on the RULED OUT line when it is absent; "" where its counters were not read.
+    #: What to print on the RULED OUT line when it is absent; "" if its counters were not read.
     ruled_out: Callable[[Window], str] | None = None
     advice: Advice | None = None
-    #: The `NAME` of a symptom that this one looks like while there are no kernel stacks.
+    #: The `NAME` of a symptom that this one looks like without kernel stacks.
     mimics: str = ""
     #: The `NAME` of a detector that names the same problem more precisely and takes precedence.
     yields_to: str = ""
@@ -179,20 +181,20 @@ class Detector:
     rises_if: Callable[[Finding], bool] | None = None
     #: Kinds of kernel events, alarms and restarts that the explorer marks on its lane.
     events: tuple[str, ...] = ()
-    #: Each time it happened (UNIX), where a finding counts events.
+    #: Each time it happened (UNIX), if a finding counts events.
     moments: Moments | None = None
-    #: When each of its spells began (UNIX), where a finding dates only the worst one.
+    #: When each of its spells began (UNIX), if a finding dates only the worst one.
     spells: Moments | None = None
     #: Its cores were in the kernel for its whole span: the tour unfolds them, and the tour and
     #: HTML files show their flame graph.
     holds_core: bool = False
-    #: Somebody reported it by a mark. It is no problem of the node, but it wants an explanation.
+    #: It was reported by a mark: not a problem of the node, but something to explain.
     marked: bool = False
-    #: It often ends a job, which only a mark shows: a timeline that ends with it says so.
+    #: It often ends a job, which only a mark can show: a timeline that ends with it says so.
     ends_jobs: bool = False
     #: `sexton fix plan` has steps for it.
     treated_by_plan: bool = False
-    #: What to do instead, for a problem that the plan notes and has no steps for.
+    #: What to do instead, for a problem that the plan has no steps for.
     plan_note: str = ""
 
     @property
@@ -211,8 +213,8 @@ class Detector:
         return self.lanes[0] if self.lanes else ""
 
     def run(self, window: Window) -> Finding:
-        """Its finding with the rows it read, or *unknown* where the window lacks what it needs or
-        where the detector is switched off."""
+        """Its finding with the rows it read; *unknown* if the detector is switched off or the
+        window lacks rows it needs."""
         if self.id in _settings.off:
             lacking = f"{self.title}: switched off in {_settings.path}"
             off = unknown(self.id, f"not checked: {lacking}", (Missing(lacking, ""),))
@@ -228,7 +230,7 @@ class Detector:
                 finding = self.detect(seen)
             return replace(finding, rows=seen.rows(noted), essential=self.essential)
         states = list(dict.fromkeys(window.why_missing(kind) for kind in lacking))
-        found = unknown(self.id, reason(states[0]), tuple(missing(state) for state in states))
+        found = unknown(self.id, reason(states[0]), map(missing, states))
         return replace(found, essential=self.essential)
 
 
@@ -248,7 +250,7 @@ def detector(**declared: Unpack[Declaration]) -> Callable[[Detect], Detect]:
 
 
 def _modules() -> Iterator[str]:
-    """The names of their modules; only the folders' packages are loaded, which are empty."""
+    """Module names of all detectors; imports only the folders' empty packages."""
     for module in pkgutil.walk_packages(sexton.detect.detectors.__path__, _PACKAGE):
         if not module.ispkg:
             yield module.name
@@ -256,26 +258,26 @@ def _modules() -> Iterator[str]:
 
 @cache
 def detector_ids() -> tuple[str, ...]:
-    """The ids of all, by the names of their files: none is loaded for it."""
+    """The ids of all detectors, by file name: imports none of them."""
     return tuple(sorted(name.rpartition(".")[2] for name in _modules()))
 
 
 @cache
 def all_detectors() -> tuple[Detector, ...]:
-    """Every detector there is, by walking the folders; sorted by id."""
+    """Every detector, sorted by id."""
     for name in _modules():
         importlib.import_module(name)
     return tuple(_found[name] for name in sorted(_found))
 
 
 def detector_of(name: str) -> Detector | None:
-    """The detector with this id, if there is one."""
+    """The detector with this id, or `None`."""
     all_detectors()
     return _found.get(name)
 
 
 def title_of(name: str) -> str:
-    """A detector's title; a finding that no detector here made is called by its id.
+    """A detector's title; the id in words for a finding of an unknown detector.
 
     >>> title_of("odd_clock")
     'odd clock'
@@ -286,31 +288,32 @@ def title_of(name: str) -> str:
 
 @cache
 def essentials() -> tuple[str, ...]:
-    """Ids of the detectors without which a node is not called healthy, the first in rank first."""
+    """Ids of the detectors without which a node is not called healthy, by rank."""
     ranked = sorted((check.essential, check.id) for check in all_detectors() if check.essential)
     return tuple(name for _, name in ranked)
 
 
 def is_marked(finding: Finding) -> bool:
-    """Did somebody report this by a mark?"""
+    """Was this reported by a mark?"""
     known = detector_of(finding.id)
     return known is not None and known.marked and finding.verdict is Verdict.PRESENT
 
 
 def answering(kind: str) -> tuple[str, ...]:
-    """Ids of the detectors that help to answer `sexton why` about such a thing, best first."""
-    known = (check for check in all_detectors() if check.answers and kind in check.answers)
-    return tuple(check.id for check in sorted(known, key=lambda name: (name.answers or {})[kind]))
+    """Ids of the detectors that help to answer `sexton why` about this kind, best first."""
+    ranks = {check.id: (check.answers or {}).get(kind) for check in all_detectors()}
+    known = {name: rank for name, rank in ranks.items() if rank is not None}
+    return tuple(sorted(known, key=known.__getitem__))
 
 
 def run_all(window: Window) -> tuple[Finding, ...]:
-    """Every detector's finding: problems first, the gravest of them at the top."""
+    """Every detector's finding: problems first, the gravest at the top."""
     seen = witness(window)
     return in_order(check.run(seen) for check in all_detectors())
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """What is there first, silenced things after problems, the gravest of them at the top."""
+    """Present findings first, silenced ones after problems, the gravest at the top."""
     order = [Verdict.PRESENT, Verdict.UNKNOWN, Verdict.ABSENT, Verdict.NOT_APPLICABLE]
     return tuple(
         sorted(
@@ -323,45 +326,3 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
             ),
         )
     )
-
-
-def unknown(name: str, summary: str, lacking: tuple[Missing, ...]) -> Finding:
-    """*Could not tell*, with what is missing and how to grant it."""
-    return Finding(name, Verdict.UNKNOWN, Severity.INFO, summary, missing=lacking)
-
-
-def not_applicable(name: str, summary: str) -> Finding:
-    """There is nothing here that the symptom could happen to."""
-    return Finding(name, Verdict.NOT_APPLICABLE, Severity.INFO, summary)
-
-
-def reason(state: SourceState) -> str:
-    """Why a source gave nothing, in words."""
-    words = {
-        "absent": "not found",
-        "denied": "permission denied",
-        "malformed": "cannot be parsed",
-        "timeout": "did not answer",
-        "skipped": "skipped, reading it costs too much",
-        "failed": "a bug in Sexton",
-    }.get(state.state, state.state)
-    path = state.path or state.id or "not recorded"
-    if state.state == "absent" and state.detail:
-        return f"{path}: {state.detail}"  # says more than "not found"
-    detail = f" ({state.detail})" if state.detail else ""
-    return f"{path}: {words}{detail}"
-
-
-#: For sources that know of nothing better: an unknown without a remedy is useless.
-_REMEDIES = {
-    "absent": "sudo sexton diagnose  # on the node itself, with access to its /proc and /sys",
-    "denied": "sudo sexton diagnose",
-    "malformed": "sexton sources  # shows the line; please report it",
-    "failed": "sexton sources  # shows the error; please report it",
-    "timeout": "sexton sources  # tries again; find out why the file blocks",
-}
-
-
-def missing(state: SourceState) -> Missing:
-    """A source's state as something a finding lacks."""
-    return Missing(reason(state), state.grant or _REMEDIES.get(state.state, ""))

@@ -1,16 +1,17 @@
-"""What a NIC reset is, and how many a window tells of.
+"""What a NIC reset is, and how many happened in a window.
 
-The kernel log and the driver's counters tell of the same resets. Detector, alarms, `why`, explorer,
+The kernel log and the driver's counters report the same resets. Detector, alarms, `why`, explorer,
 `fix verify` and `top` all count by the rules here:
 
-- **A line** tells of a reset if a driver says so (`nic_reset`), if the transmit watchdog fired
+- **A line** reports a reset if a driver says so (`nic_reset`), if the transmit watchdog fired
   (`nic_watchdog`), or if it is a driver's reason for a reset that follows (`nic_starved` with the
-  phase "cause"). Other lines about a starved queue belong to a reset but are none by themselves.
+  phase "cause"). Other lines about a starved queue belong to a reset but do not report one.
 - **Lines** of one NIC within `ONE_RESET` of each other are one reset, unless one says that the
   reset is done and the next that another begins. Two NICs that are reset together are two resets.
-- **Counters**: the total where the driver keeps one, else the sum of the causes. The transmit
-  watchdog has two counters, which count the same.
-- **Both**: per NIC whichever tells of more, since a log forgets and some drivers count nothing.
+- **Counters**: the total if the driver has one, else the sum of the causes. The transmit watchdog
+  has two counters, which count the same.
+- **Both**: per NIC the higher of the two, since old log lines are lost and some drivers count
+  nothing.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ CAUSES = {
 }
 _TOTAL = "total_resets"
 _WATCHDOG = ("os_netdev_wd", "tx_timeout")
-#: What drivers other than ENA call them: gve, ixgbe and its relatives, mlx4. Time-outs that are
-#: counted by queue are not in it: virtio_net counts them and resets nothing.
+#: Names in drivers other than ENA: gve, ixgbe and its relatives, mlx4. Time-outs counted by queue
+#: are left out: virtio_net counts them and resets nothing.
 _CALLED = {
     "reset_cnt": _TOTAL,
     "hw_reset": _TOTAL,
@@ -58,7 +59,7 @@ COUNTERS = (_TOTAL, *CAUSES, *_CALLED)
 
 
 def meaning(counter: str) -> str | None:
-    """What a driver's counter counts, by ENA's name of it; `None` if it is not about resets.
+    """ENA's name for what a driver's counter counts; `None` if it does not count resets.
 
     >>> meaning("total_resets"), meaning("tx_timeout_count"), meaning("tx_queue_0_tx_timeouts")
     ('total_resets', 'tx_timeout', None)
@@ -66,27 +67,27 @@ def meaning(counter: str) -> str | None:
     return _CALLED.get(counter, counter if counter == _TOTAL or counter in CAUSES else None)
 
 
-def tells(event: KernelEvent) -> bool:
-    """Does this line tell of a reset?"""
+def reports_reset(event: KernelEvent) -> bool:
+    """Does this line report a reset?"""
     if event.family == "nic_starved":
         return event.fields.get("phase") == "cause"
     return event.family in FAMILIES
 
 
 def grouped(lines: Iterable[Line], named: Callable[[Line], str | None]) -> list[Burst]:
-    """The resets that these lines tell of, the oldest first."""
+    """The resets in these lines, the oldest first."""
     found = kernel_log.bursts(lines, named, ONE_RESET.value)
-    return [burst for burst in found if any(tells(line.event) for line in burst.lines)]
+    return [burst for burst in found if any(reports_reset(line.event) for line in burst.lines)]
 
 
 def logged(window: Window) -> list[Burst]:
-    """Every reset in the kernel log, those before the window too."""
+    """Every reset in the kernel log, including those before the window."""
     lines = kernel_log.lines(window, FAMILIES)
     return grouped(lines, nics.namer(window.latest(Nic) or (), lines))
 
 
 def counters(window: Window) -> list[nics.Counter]:
-    """The reset counters of interfaces with a device behind them."""
+    """The reset counters of physical interfaces."""
     real = nics.physical(window)
     found = nics.counters(window, COUNTERS)
     return [counter for counter in found if real is None or counter.nic in real]
@@ -112,15 +113,15 @@ def by_counters(names: Sequence[str], values: Floats) -> Floats:
 
 
 class Counted(NamedTuple):
-    """Resets by NIC, as the counters tell: since the driver was loaded, and in the window. A NIC
-    whose counters tell nothing is missing."""
+    """Resets by NIC and by its counters: since the driver was loaded, and in the window. NICs
+    without such counters are missing."""
 
     since_boot: Mapping[str, int]
     in_window: Mapping[str, int]
 
 
 def counted(found: Iterable[nics.Counter]) -> Counted:
-    """The resets that these counters tell of."""
+    """The resets that these counters show."""
     by_nic: dict[str, list[nics.Counter]] = {}
     for counter in found:
         by_nic.setdefault(counter.nic, []).append(counter)
@@ -135,17 +136,17 @@ def counted(found: Iterable[nics.Counter]) -> Counted:
     return Counted(since_boot, in_window)
 
 
-def merged(told: Iterable[Burst], by_nic: Mapping[str, int]) -> int:
-    """Of each NIC what the log or what its counters tell, whichever is more. Lines that name no NIC
-    may tell of the resets that only counters know."""
-    names = [burst.name for burst in told]
+def merged(bursts: Iterable[Burst], by_nic: Mapping[str, int]) -> int:
+    """The sum over all NICs of the log's or the counters' number, whichever is higher. Lines that
+    name no NIC may be about resets that only counters attribute."""
+    names = [burst.name for burst in bursts]
     lines = Counter(name for name in names if name is not None)
     most = sum(max(lines[nic], by_nic.get(nic, 0)) for nic in {*lines, *by_nic})
     return max(most, len(names))
 
 
 def in_window(window: Window) -> int | None:
-    """Resets in the window; `None` if neither the log nor counters can tell."""
+    """Resets in the window; `None` if neither the log nor counters were read."""
     if nics.physical(window) == ():
         return 0
     moved = counted(counters(window)).in_window
@@ -160,8 +161,8 @@ def in_window(window: Window) -> int | None:
 
 
 def by_nic(window: Window) -> dict[str, int]:
-    """Resets of each NIC since boot, as far as the log and the counters reach back. A NIC about
-    which neither tells anything is missing."""
+    """Resets of each NIC since boot, as far as the log and the counters go back. A NIC that neither
+    mentions is missing."""
     since_boot = counted(counters(window)).since_boot
     lines = Counter(burst.name for burst in logged(window) if burst.name is not None)
     names = dict.fromkeys([*since_boot, *lines])

@@ -1,4 +1,4 @@
-"""Neighbouring steps above a limit, as one stretch of time."""
+"""Consecutive steps above a limit, as one stretch of time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sexton.series.rates import SLACK
+from sexton.series.rates import SLACK, Steps
+from sexton.series.rates import runs as numbered_runs
 
-#: Of a long stretch only its beginning is looked at closely; it is what a long window keeps whole.
+#: Only the beginning of a long stretch is examined closely: a long window keeps that much whole.
 CLOSE_S = 55.0
 
 
 class Timed(Protocol):
-    """What lies between two readings (monotonic seconds)."""
+    """The time between two readings (monotonic seconds)."""
 
     @property
     def start(self) -> float: ...
@@ -30,7 +31,7 @@ S = TypeVar("S", bound=Timed)
 
 @dataclass(frozen=True, slots=True)
 class Run(Generic[S]):
-    """Steps that touch each other, one at least."""
+    """One or more steps without a gap between them."""
 
     steps: tuple[S, ...]
 
@@ -48,20 +49,22 @@ class Run(Generic[S]):
 
     @property
     def close_up(self) -> tuple[float, float]:
-        """The part of it that may be looked at second by second."""
+        """The part of it that may be examined second by second."""
         return self.start, min(self.end, self.start + CLOSE_S)
 
     def lasts(self, seconds: float) -> bool:
-        """At least so long, as far as readings can tell."""
+        """At least so long, with some slack for readings that come early."""
         return self.seconds >= seconds * SLACK
 
     def overlap(self, other: Run[Any]) -> float:
-        """Seconds that both have."""
+        """Seconds in which they overlap."""
         return max(0.0, min(self.end, other.end) - max(self.start, other.start))
 
 
-def runs(steps: Sequence[S], above: Sequence[bool] | npt.NDArray[np.bool_]) -> list[Run[S]]:
-    """Every stretch of steps, in order, that are marked as above; only those are looked at.
+def runs(
+    steps: Sequence[S], above: Sequence[bool] | npt.NDArray[np.bool_], lasting: float = 0.0
+) -> list[Run[S]]:
+    """Stretches of steps marked `above` that last so many seconds, in order.
 
     >>> from collections import namedtuple
     >>> made = [namedtuple("Step", "start end rate")(at, at + 1, rate)
@@ -78,4 +81,14 @@ def runs(steps: Sequence[S], above: Sequence[bool] | npt.NDArray[np.bool_]) -> l
         else:
             found.append([step])
         before = at
-    return [Run(tuple(stretch)) for stretch in found]
+    made = (Run(tuple(stretch)) for stretch in found)
+    return [run for run in made if run.lasts(lasting)]
+
+
+def around(
+    times: Steps, above: npt.NDArray[np.bool_], start: float, end: float
+) -> tuple[float, float]:
+    """Start and end of the unbroken steps above a limit that overlap a stretch; the stretch itself
+    if none does."""
+    found = [run for run in numbered_runs(times, above[None]) if run.overlap(start, end) > 0]
+    return (found[0].start, found[-1].end) if found else (start, end)

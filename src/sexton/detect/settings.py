@@ -1,4 +1,4 @@
-"""The text of ``config.toml`` to `Settings`, checked against what the detectors declare.
+"""Parses ``config.toml`` to `Settings` and checks it against what the detectors declare.
 
 ::
 
@@ -15,7 +15,7 @@
     reason = "fixed in the next image"
 
     [patterns]
-    directory = "/etc/sexton/patterns.d"    # log patterns of one's own; "" for none
+    directory = "/etc/sexton/patterns.d"    # your own log patterns; "" for none
 
 Pure: the command line reads the file and passes its text. Every mistake is a `CommandError` that
 names the file, the key and what is wrong with it.
@@ -49,7 +49,7 @@ _REASON = 500
 def parse(text: str, path: str, now_s: float) -> Settings:
     """The settings in `text`; a silence that ended before `now_s` is listed as expired.
 
-    Of log patterns only the directory: the names come with its files.
+    Of log patterns only the directory is set: the names come from its files.
     """
     try:
         document = tomllib.loads(text)
@@ -69,7 +69,7 @@ def parse(text: str, path: str, now_s: float) -> Settings:
 
 
 class _Reader:
-    """Checks one file; `path` is for the messages."""
+    """Checks one file; `path` is for error messages."""
 
     def __init__(self, path: str, now_s: float) -> None:
         self._path = path
@@ -176,7 +176,7 @@ class _Reader:
         return printable(value.strip())
 
     def _until(self, key: str, value: object) -> float:
-        """A date is until the end of that day, where this machine is."""
+        """UNIX time of the end; a date means the end of that day in this machine's time zone."""
         if isinstance(value, datetime):
             moment = value
         elif isinstance(value, date):

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sexton.detect.witness import remembered
+from sexton.model.finding import Evidence
 from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import ProcessCgroup
 from sexton.model.window import Window
 
-#: A stack belongs to a whole second: so much earlier or later it still counts.
+T = TypeVar("T", int, tuple[int, int, str])
+#: Stacks are counted by whole seconds: so much earlier or later still counts.
 SLACK_S = 1.0
 
 
 def on_cores(
     window: Window, cores: Collection[str], span: tuple[float, float]
 ) -> tuple[StackCount, ...]:
-    """What those cores were caught in between two moments (UNIX seconds)."""
+    """Stacks of those cores between two times (UNIX seconds)."""
     start, end = span[0] - SLACK_S, span[1] + SLACK_S
     inside = {second for second, wall in _seconds(window).items() if start <= wall <= end}
     rows = window.latest(StackCount) or ()
@@ -33,7 +35,7 @@ def _seconds(window: Window) -> dict[int, float]:
 
 
 def hottest(rows: Collection[StackCount]) -> tuple[str, float] | None:
-    """The function most samples were in, itself, and its share in percent."""
+    """The innermost function of most samples, and its share in percent."""
     functions: Counter[str] = Counter()
     for row in rows:
         functions[row.frames[0]] += row.samples
@@ -44,7 +46,7 @@ def hottest(rows: Collection[StackCount]) -> tuple[str, float] | None:
 
 
 class Caught(NamedTuple):
-    """Samples of one family, by who and where; `of` are all kernel samples of each core then."""
+    """Samples of one family of functions; `of` has all kernel samples of each core in that time."""
 
     rows: tuple[StackCount, ...]
     of: Counter[int]
@@ -69,21 +71,19 @@ class Caught(NamedTuple):
         return found
 
     def share(self, core: int) -> float:
-        """Of a core's kernel samples, in per cent."""
+        """Their share of a core's kernel samples, in percent."""
         return 100 * self.cores[core] / self.of[core] if self.of[core] else 0.0
 
     def leading(self, least: float = 10.0, most: int = 8) -> list[tuple[int, int, str]]:
-        """Threads with at least so many per cent of the samples, the first of them first."""
-        found = sorted(self.threads.items(), key=lambda key: (-key[1], key[0]))
-        return [key for key, number in found[:most] if 100 * number >= least * self.samples]
+        """Threads with at least `least` percent of the samples, those with the most first."""
+        return _leading(self.threads, least, most)
 
     def leading_cores(self, least: float = 10.0, most: int = 8) -> list[int]:
-        """Cores with at least so many per cent of the samples, likewise."""
-        found = sorted(self.cores.items(), key=lambda key: (-key[1], key[0]))
-        return [core for core, number in found[:most] if 100 * number >= least * self.samples]
+        """Cores with at least `least` percent of the samples, those with the most first."""
+        return _leading(self.cores, least, most)
 
     def seconds_of(self, least: int) -> Counter[tuple[int, int, str]]:
-        """By thread, in how many seconds it was caught so often or more."""
+        """By thread, the number of seconds in which it has at least `least` samples."""
         by_second: Counter[tuple[int, tuple[int, int, str]]] = Counter()
         for row in self.rows:
             by_second[row.second_mono, (row.pid, row.tid, row.comm)] += row.samples
@@ -97,14 +97,32 @@ class Caught(NamedTuple):
         seconds = [row.second_mono for row in self.rows]
         return float(min(seconds)), float(max(seconds) + 1)
 
+    def evidence(self, what: str, normal: str, wrong_if: str) -> Evidence:
+        """How many of the kernel samples they are; `what` completes "kernel samples …"."""
+        every = self.of.total()
+        return Evidence(
+            f"kernel samples {what}",
+            f"{self.samples:,} of {every:,}",
+            normal,
+            "samples",
+            "perf record",
+            100 * self.samples / every if every else 0.0,
+            wrong_if,
+        )
+
+
+def _leading(samples: Counter[T], least: float, most: int) -> list[T]:
+    found = sorted(samples.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [key for key, number in found[:most] if 100 * number >= least * samples.total()]
+
 
 def caught(
     window: Window,
     is_of: Callable[[tuple[str, ...]], bool],
     span: tuple[float, float] | None = None,
 ) -> Caught | None:
-    """Samples of a family between two moments (monotonic seconds), or in all of the window;
-    `None` where no stacks were taken."""
+    """Samples of a family of functions between two times (monotonic seconds), or in the whole
+    window; `None` if no stacks were taken."""
     rows = window.latest(StackCount)
     if rows is None:
         return None
@@ -118,7 +136,7 @@ def caught(
 
 
 def thread_name(pid: int, tid: int, comm: str) -> str:
-    """A thread as every finding calls it.
+    """A thread's name in findings.
 
     >>> thread_name(2113, 2140, "kubelet"), thread_name(7, 7, "dd")
     ('kubelet[2113/2140]', 'dd[7]')
@@ -127,9 +145,9 @@ def thread_name(pid: int, tid: int, comm: str) -> str:
 
 
 def cgroups_of(window: Window, pids: Iterable[int], mono_s: float) -> tuple[str, ...]:
-    """Their cgroups by the last reading before that moment, else by the first after it.
+    """Cgroups of these processes by the last reading before that time, else the first after it.
 
-    No other reading is used: a pid may be another process by then.
+    Other readings are not used: the pid may belong to another process there.
     """
     batches = window.between(ProcessCgroup, mono_s, mono_s)
     before = [batch for batch in batches if batch.mono_s <= mono_s][-1:]

@@ -1,15 +1,15 @@
 r"""What a family of cgroup names has in common, and which names are containers.
 
-A crash-looping thing seldom dies twice under one name: ``run-17``, ``run-18``, a container id, a
-pod's UUID. The stem is the name with what is unique about it replaced by ``*``, so that the dead
-can be grouped by who left them.
+A crash loop seldom uses one name twice: ``run-17``, ``run-18``, a container id, a pod's UUID. The
+stem is the name with its unique part replaced by ``*``, so that dead cgroups can be grouped by what
+left them.
 
 >>> [stem(name) for name in ("run-123", "session-4.scope", "run-r0f3a77bc0e6d4b1e.scope")]
 ['run-*', 'session-*.scope', 'run-r*.scope']
 >>> stem("kubepods-burstable-pod0a1b2c3d_1111_2222_3333_444455556666.slice")
 'kubepods-burstable-pod*.slice'
 
-A service or slice keeps its digits, for they tell one unit from another; an instance does not:
+A service or slice keeps its digits, which distinguish units; an instance does not:
 
 >>> [stem(name) for name in ("k3s.service", "user-1000.slice", "getty@tty1.service")]
 ['k3s.service', 'user-1000.slice', 'getty@tty*.service']
@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterable
 
 _ESCAPE = r"\\x[0-9a-f]{2}|"  # systemd's escape of one character: part of the name, kept
-#: Tried one after the other: the last letter of ``pod`` is a hexadecimal digit, too.
+#: Tried in order: the last letter of ``pod`` is a hexadecimal digit, too.
 _IDS = tuple(
     re.compile(_ESCAPE + pattern, re.IGNORECASE | re.ASCII)
     for pattern in (
@@ -47,14 +47,14 @@ _RUNTIMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("container", r"[0-9a-f]{64}"),
     )
 )
-#: What every one of those names contains: most paths are done with here.
+#: Every one of those names contains this: a quick check that rules out most paths.
 _HINT = re.compile(r"[0-9a-f]{8}|lxc\.")
-#: Directories in which a 64-digit name is of a certain runtime.
+#: Directories in which a 64-digit name belongs to a certain runtime.
 _HOMES = {"docker": "docker container", "ecs": "ECS container", "buildkit": "build container"}
 
 
 def stem(name: str) -> str:
-    """A cgroup's name without what is unique about it."""
+    """A cgroup's name with its unique part replaced."""
     if name.endswith(_NAMED_UNITS) and not name.startswith("run-"):
         head, at, instance = name.partition("@")
         return _replace(_IDS, head) + at + (_replace(_NUMBERS, instance) if at else "")
@@ -77,7 +77,7 @@ def path_stem(path: str) -> str:
 
 
 def pattern(names: Iterable[str]) -> str:
-    """One word for names of one stem: the name where all bear it, else the stem.
+    """One name for names of one stem: the name if all are equal, else the stem.
 
     >>> pattern(["ecs2.service", "ecs2.service"]), pattern(["run-1", "run-2"])
     ('ecs2.service', 'run-*')
@@ -102,12 +102,12 @@ def join(parent: str, name: str) -> str:
 
 
 def unit_of(path: str) -> str | None:
-    """The systemd unit a path belongs to, by the deepest part that is named like one.
+    """The systemd unit of a path: the deepest part with the name of a unit.
 
     >>> unit_of("/system.slice/ecs.service/inner"), unit_of("/docker/abc"), unit_of("/a.slice")
     ('ecs.service', None, None)
 
-    A pattern is of many units and so of none:
+    A pattern stands for many units, so it has none:
 
     >>> unit_of("/system.slice/run-r*.scope") is None
     True
@@ -119,7 +119,7 @@ def unit_of(path: str) -> str | None:
 
 
 def container(path: str) -> str | None:
-    """What kind of container's cgroup this is, `None` where it is none we know.
+    """The kind of container whose cgroup this is; `None` if it is not a known kind.
 
     >>> container("/docker/" + "0f" * 32), container("/system.slice/ssh.service")
     ('docker container', None)

@@ -2,16 +2,16 @@
 
 **Measured.** The probe reports per core the longest wait that ended since the previous reading, and
 how long one has been in progress. Several readings see one long wait: first in progress and longer
-each time, then ended; here it becomes one. Where the probe was running it beats any inference from
-counters: a core that polled nothing while nothing waited starved no queue.
+each time, then ended; here they become one. Where the probe was running it overrides any inference
+from counters: a core that polled nothing while nothing waited starved no queue.
 
 **Reported.** Lines of the driver in the kernel log.
 
 **Inferred.** `/proc/softirqs` counts the runs of NET_RX per core. A core that serves a queue,
 spends whole steps in system time and does not run NET_RX once in them has not polled that queue. A
-queue without packets looks the same, so a silence counts as starving only if something requested a
-poll: the queue's interrupt fired meanwhile, or the core otherwise polls so often, while the
-interface's traffic goes on, that chance is excluded. For any other silence only the probe can tell.
+queue without packets looks the same, so a silence counts as starvation only if something requested
+a poll: the queue's interrupt fired meanwhile, or the core usually polls so often, while the
+interface's traffic goes on, that chance is excluded. Any other silence needs the probe.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _PAUSED = "the whole machine was paused (an overcommitted hypervisor)"
 class MeasuredWait(NamedTuple):
     """One softirq vector that waited for one core, in monotonic seconds.
 
-    `is_over` is false where it was still waiting, or had been when the probe last looked: then it
-    took at least so long.
+    `is_over` is false if it was still waiting at the last reading of the probe: then `seconds` is a
+    lower bound.
     """
 
     core: int
@@ -69,23 +69,22 @@ class MeasuredWait(NamedTuple):
 
 
 def measured_waits(window: Window, at_least_s: float) -> list[MeasuredWait]:
-    """Waits of that length and more, the longest first."""
-    found = _waits(window, at_least_s * 1e6)
-    return sorted(found, key=lambda wait: -wait.seconds)
+    """Waits of at least that length, the longest first."""
+    return sorted(_waits(window, at_least_s * 1e6), key=lambda wait: -wait.seconds)
 
 
 def _waits(window: Window, floor_us: float) -> Iterator[MeasuredWait]:
     under_way: dict[tuple[int, str], MeasuredWait] = {}
     for mono_s, follows, cells in _long_waits(window, floor_us):
         before, under_way = under_way, {}
-        if not follows:  # what was under way is not seen to end
+        if not follows:  # the end of a wait in progress was not seen
             yield from before.values()
             before = {}
         for cell in cells:
             known = before.pop((cell.core, cell.vector), None)
             pending_us, longest_us = cell.pending_us or 0, cell.longest_us or 0
             if known is not None and cell.longest_us is not None:
-                # While one waits none can end there; so the one that was under way has ended.
+                # Only one wait is in progress at a time, so the known one has ended.
                 longest_us = max(longest_us, int(known.seconds * 1e6))
             elif known is not None and pending_us < known.seconds * 1e6:
                 yield known  # its end was missed
@@ -108,9 +107,9 @@ class _Cell(NamedTuple):
 
 
 def _long_waits(window: Window, floor_us: float) -> Iterator[tuple[float, bool, list[_Cell]]]:
-    """Readings with a wait of that length, and those after one that was under way.
+    """Readings with a wait of that length, and those that follow one in progress.
 
-    Found by columns: of rows that tell of no long wait a night has millions.
+    Searched by columns: a night has millions of rows without a long wait.
     """
     last: dict[Key, bool] = {}
     for piece in window.columns(SoftirqWait, _FIELDS):
@@ -118,12 +117,12 @@ def _long_waits(window: Window, floor_us: float) -> Iterator[tuple[float, bool, 
         started = np.array([last.get(thing, False) for thing in piece.things], np.bool_)
         waits = pending >= floor_us
         after = np.concatenate([started[:, None], waits[:, :-1]], axis=1)
-        telling = (longest >= floor_us) | waits | after
+        relevant = (longest >= floor_us) | waits | after
         last = dict(zip(piece.things, waits[:, -1].tolist(), strict=True))
-        for at in np.flatnonzero(telling.any(axis=0)).tolist():
+        for at in np.flatnonzero(relevant.any(axis=0)).tolist():
             cells = [
                 _cell(piece.things[row], longest[row, at], pending[row, at])
-                for row in np.flatnonzero(telling[:, at]).tolist()
+                for row in np.flatnonzero(relevant[:, at]).tolist()
             ]
             yield float(piece.mono[at]), bool(piece.follows[at]), cells
 
@@ -138,7 +137,7 @@ def _known(value: float) -> int | None:
 
 
 def longest_wait(window: Window) -> MeasuredWait | None:
-    """The longest of all, however short."""
+    """The longest wait in the window, however short."""
     best: MeasuredWait | None = None
     for piece in window.columns(SoftirqWait, _FIELDS):
         for name, is_over in zip(_FIELDS, (True, False), strict=True):
@@ -156,7 +155,7 @@ def longest_wait(window: Window) -> MeasuredWait | None:
 
 
 class Watch(NamedTuple):
-    """Where the probe watched: spans of monotonic time, and why there is no more of them."""
+    """Spans in which the probe was running (monotonic seconds), and why it was paused."""
 
     spans: tuple[tuple[float, float], ...]
     why_not: str
@@ -166,13 +165,13 @@ class Watch(NamedTuple):
         return sum(end - start for start, end in self.spans)
 
     def saw(self, start: float, end: float) -> bool:
-        """Did it watch all of that time, and from before: a wait already under way when it began
-        may raise nothing more that would tell of it."""
+        """Whether it was running all that time and before: a wait already in progress when the
+        probe starts may raise no further softirq to be seen by."""
         return any(began < start and ended >= end for began, ended in self.spans)
 
 
 def watch(window: Window) -> Watch:
-    """Where the probe watched in this window; readings that touch make one span."""
+    """When the probe was running in this window; consecutive readings make one span."""
     spans: list[tuple[float, float]] = []
     why = ""
     batches: Sequence[Batch[ProbeCost]] = window.batches(ProbeCost) or ()
@@ -180,8 +179,6 @@ def watch(window: Window) -> Watch:
         for row in later.rows if later.follows else ():
             if not row.watched:
                 why = row.why or why
-            elif not later.follows:
-                continue  # it did, but since when?
             elif spans and spans[-1][1] == earlier.mono_s:
                 spans[-1] = spans[-1][0], later.mono_s
             else:
@@ -190,7 +187,7 @@ def watch(window: Window) -> Watch:
 
 
 def of_a_wait(wait: MeasuredWait) -> Evidence:
-    """One wait, as evidence."""
+    """One wait as evidence."""
     still = "" if wait.is_over else ", and had not ended"
     return Evidence(
         f"core {wait.core}: {wait.vector} raised and not run",
@@ -204,7 +201,7 @@ def of_a_wait(wait: MeasuredWait) -> Evidence:
 
 
 def of_no_wait(window: Window, watched: Watch) -> Evidence:
-    """The longest wait there was, where none was too long."""
+    """The longest wait as evidence, if none was too long."""
     longest = longest_wait(window)
     where = (
         "of a network softirq" if longest is None else f"of {longest.vector}, core {longest.core}"
@@ -238,7 +235,7 @@ class LoggedWait(NamedTuple):
 
 
 def logged_waits(window: Window) -> list[LoggedWait]:
-    """Every wait that the log reports, in its order."""
+    """Every wait in the log, in its order."""
     lines = kernel_log.lines(window, ("nic_starved", "nic_reset"))
     name = nics.namer(window.latest(Nic) or (), lines)
     found: list[LoggedWait] = []
@@ -247,14 +244,14 @@ def logged_waits(window: Window) -> list[LoggedWait]:
         if napi_us is not None:
             found.append(LoggedWait(line, name(line), napi_us / 1e6, line.number("napi_scheduled")))
         elif line.text("reason") == "SUSPECTED_POLL_STARVATION" and not _follows(line, found):
-            # The driver says so only past its limit; how long in all was in a line now gone.
+            # Logged only past the driver's limit; the line with the full length is gone.
             found.append(LoggedWait(line, name(line), GRAVE.value, 1))
-    # Some formats say whether NAPI was scheduled, others of the same stall do not.
+    # Only some lines about a stall say whether NAPI was scheduled.
     scheduled = {
         (wait.nic, wait.queue): wait.scheduled for wait in found if wait.scheduled is not None
     }
     return [
-        LoggedWait(wait.line, wait.nic, wait.seconds, scheduled.get((wait.nic, wait.queue)))
+        wait._replace(scheduled=scheduled.get((wait.nic, wait.queue)))
         if wait.scheduled is None
         else wait
         for wait in found
@@ -262,25 +259,25 @@ def logged_waits(window: Window) -> list[LoggedWait]:
 
 
 def _follows(line: Line, found: Sequence[LoggedWait]) -> bool:
-    """Is it the second line about a wait that was just reported?"""
+    """Is it a second line about the last wait found?"""
     if not found or found[-1].seconds < WAIT.value:
         return False
     before = found[-1].line.age_s
     return before is None or line.age_s is None or before - line.age_s <= WAIT.value
 
 
-#: NET_RX runs that the rest of this window promises at the least; fewer may be chance.
+#: NET_RX runs to expect at the lowest rate in the rest of the window; with fewer it may be chance.
 _EXPECTED = 100.0
-#: The same from its average since boot: below it no poll would be expected at all.
+#: The same at the average rate since boot: with fewer, no poll was due at all.
 _IMAGINABLE = 10.0
 
 
 class Silence(NamedTuple):
-    """One core without a poll from `start` to `end` (monotonic seconds), in the kernel meanwhile.
+    """A core in the kernel that did not poll from `start` to `end` (monotonic seconds).
 
-    `interrupts` is how often its queues' interrupts fired inside that time, `packets` what their
-    interfaces received through other cores, `expected` how many polls the rest of the window
-    promises at the least and `imaginable` how many the average since boot.
+    `interrupts` is how often its queues' interrupts fired in that time, `packets` what their
+    interfaces received through other cores, `expected` how many polls were due at the lowest rate
+    in the rest of the window and `imaginable` at the average rate since boot.
     """
 
     core: int
@@ -298,19 +295,19 @@ class Silence(NamedTuple):
 
     @property
     def is_starved(self) -> bool:
-        """Did something ask for the poll that did not come?"""
+        """Was a poll requested that did not run?"""
         return self.interrupts > 0 or (self.expected >= _EXPECTED and self.packets > 0)
 
 
 def can_tell(window: Window) -> bool:
-    """Was everything read that a silence is made of?"""
+    """Were all tables read that show silences?"""
     edges = [window.bounds_of(kind) for kind in (CoreTimes, SoftirqCount)]
     twice = all(edge is not None and edge[1] > edge[0] for edge in edges)
     return twice and window.read(NicQueue)
 
 
 def silences(window: Window, share_percent: float) -> list[Silence]:
-    """Where a queue's core was silent although a poll may have been due, the longest first."""
+    """When a queue's core did not poll although a poll may have been due, the longest first."""
     return window.keep(("silences", share_percent), lambda: _silences(window, share_percent))
 
 
@@ -341,7 +338,7 @@ def _silences(window: Window, share_percent: float) -> list[Silence]:
 
 
 def _counted(pieces: Sequence[Columns], core: int, mono_s: float) -> float:
-    """Polls of a core since boot, by the last reading at or before a moment; 0 where unknown."""
+    """Polls of a core since boot, by the last reading at or before a time; 0 if unknown."""
     for piece in reversed(pieces):
         at = int(np.searchsorted(piece.mono, mono_s, "right")) - 1
         if at >= 0:
@@ -369,7 +366,7 @@ def _silence(
         end=end,
         interrupts=_interrupts(window, core, queues, run),
         packets=_packets(window, {row.nic for row in queues}, run),
-        # The fewest and not the average, since traffic comes in bursts; two steps at the least.
+        # The lowest rate and not the average, since traffic comes in bursts; of at least two steps.
         expected=float(rates.min()) * (end - start) if len(rates) > 1 else 0.0,
         imaginable=_counted(counts, core, start) / max(start, 1.0) * (end - start),
         queues=queues,
@@ -400,17 +397,17 @@ def _packets(window: Window, names: Collection[str], run: Run) -> int:
 
 
 def _is_inside(step: Step[Any], run: Run) -> bool:
-    """Wholly: a step that begins before the silence may hold an interrupt whose poll came in
-    time, since the files are read a moment apart."""
+    """Whether all of a step is inside: one that begins before the silence may include an interrupt
+    that was served in time, since the files are read a moment apart."""
     return step.start_mono >= run.start and step.end_mono <= run.end
 
 
-#: What `/proc/net/softnet_stat` counts of packets that were lost or had to wait.
+#: Counters of `/proc/net/softnet_stat` for packets that were dropped or had to wait.
 LOSSES = ("dropped", "time_squeeze")
 
 
 def backlog(window: Window) -> Iterator[Evidence]:
-    """Drops and cut-short polls of the queues' cores: shown, and no sign of starving."""
+    """Drops and cut-short polls on the queues' cores: context, not a sign of starvation."""
     cores = nics.serving_cores(window)
     every = moved(window, SoftnetCpu, *LOSSES) or {}
     backlogs = [found for (core,), found in every.items() if not cores or core in cores]

@@ -1,8 +1,8 @@
-"""A window that notes what is read of it: the one place where claims get their rows from.
+"""A window that records which rows are read: findings and links report them as their basis.
 
-A detector is given a `Witness` of a window and reads it as usual; which tables were read, all of a
-table or only its last reading, is noted meanwhile. Rows are counted, never walked: a window of
-twelve hours is not read a second time.
+A detector gets a `Witness` of a window and reads it as usual. The witness notes which tables were
+read, and whether all of a table or only its last reading. Rows are counted, never read a second
+time: a window may be twelve hours long.
 
 >>> from sexton.model.rows.node import Node
 >>> from sexton.model.window import Batch
@@ -28,12 +28,12 @@ from sexton.model.window import Batch, Columns, Wanted, Window
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 
-#: What was read, and whether all of it was (else its last reading alone).
+#: The row types read, and whether all readings were or only the last one.
 Noted = dict[type[Row], bool]
 
 
 class Witness(Window):
-    """The same window as `window`, with what is read of it noted."""
+    """The same window as `window`; notes what is read."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -45,7 +45,7 @@ class Witness(Window):
 
     @contextmanager
     def noting(self) -> Iterator[Noted]:
-        """Notes what is read inside; an outer note has read that too."""
+        """Notes what is read inside the block; so does any outer block."""
         noted: Noted = {}
         self._notes.append(noted)
         try:
@@ -55,7 +55,7 @@ class Witness(Window):
             self.note(noted)
 
     def note(self, noted: Noted) -> None:
-        """As if all this had just been read."""
+        """Notes all this as read."""
         if self._notes:
             mine = self._notes[-1]
             for kind, whole in noted.items():
@@ -113,14 +113,14 @@ class Witness(Window):
         return self._window.mono(wall_s)
 
     def keep(self, name: Hashable, make: Callable[[], T]) -> T:
-        """Every caller that gets a kept value has read what it was made of."""
+        """Every caller that gets a kept value counts as having read the rows it was made from."""
         with self.noting() as noted:
             found = super().keep(name, make)
         self.note(super().keep(("rows behind", name), lambda: noted))
         return found
 
     def rows(self, noted: Noted) -> tuple[Rows, ...]:
-        """What a claim is based on, by table; tables that were never read are left out."""
+        """The rows noted, by table; without tables that the window does not have."""
         found = (self._rows(kind, whole) for kind, whole in noted.items())
         known = (rows for rows in found if rows is not None)
         return tuple(sorted(known, key=lambda name: name.table))
@@ -138,12 +138,12 @@ class Witness(Window):
 
 
 def witness(window: Window) -> Witness:
-    """`window` itself where it takes notes already."""
+    """A witness of this window; the window itself if it already is one."""
     return window if isinstance(window, Witness) else Witness(window)
 
 
 def remembered(function: Callable[[Window], T]) -> Callable[[Window], T]:
-    """Keeps the answer with the window: detectors, links and reports ask the same question."""
+    """Keeps a function's result with the window: detectors, links and reports all need it."""
     name = (function.__module__, function.__qualname__)
 
     @wraps(function)

@@ -22,12 +22,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
+import numpy as np
+
 from sexton.detect import kernel_log
 from sexton.detect.deaths import deaths
 from sexton.detect.detectors.cpu import saturated_core, soft_lockups
 from sexton.detect.kernel_log import Line
 from sexton.detect.resets import logged
-from sexton.detect.spread import median
 from sexton.explain.aligned.layout import LEAST_EVENTS, Plan
 from sexton.explain.subject import is_named
 from sexton.model.finding import Finding
@@ -240,7 +241,7 @@ def loop_of(moments: Sequence[float]) -> Loop | None:
     gaps = [after - before for before, after in pairwise(sorted(moments))]
     if len(moments) < LEAST_EVENTS:
         return None
-    gap = median(gaps)
+    gap = float(np.median(gaps))
     even = sum(abs(other - gap) <= _EVEN * gap for other in gaps)
     apart = 1.5 * Plan().before_s  # as far apart each is an episode by itself
     if gap > apart or gap / 4 < _LEAST_BEFORE_S or even < _MOST * len(gaps):

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from sexton.detect.detectors.cgroups import zombie_memcgs
 from sexton.detect.detectors.cgroups.zombie_memcgs import MANY, RATIO
 from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE
-from sexton.detect.resets import tells
+from sexton.detect.resets import reports_reset
 from sexton.detect.waits import WAIT
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus
@@ -136,7 +136,7 @@ class Triggers:
 
 def _kind(row: KernelEvent) -> str | None:
     """The alarm that a line raises. A driver that found a queue starved may reset nothing."""
-    if tells(row):
+    if reports_reset(row):
         return "nic_reset"
     if row.family == "nic_starved":
         waited_us = row.fields.get("napi_us")

@@ -1,4 +1,4 @@
-"""The kernel's table of connections, and what it says when it is full."""
+"""The kernel's table of connections, and what is reported when it is full."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def table(count: int, drops: int = 0, early: int = 0, maximum: int | None = 1000
     return Conntrack(count, maximum, drops, early, 0)
 
 
-def run(*rows: Sequence[Row], said: Sequence[KernelEvent] = ()) -> Finding:
+def run(*rows: Sequence[Row], logged: Sequence[KernelEvent] = ()) -> Finding:
     """Readings ten seconds apart, the last of them now, with a whole log."""
     read = [(NOW - 10.0 * (len(rows) - 1 - turn), [*row, log()]) for turn, row in enumerate(rows)]
-    read[-1][1].extend(said)
+    read[-1][1].extend(logged)
     return detect(make_window(read, empty=(KernelEvent,)))
 
 
@@ -79,19 +79,19 @@ def test_no_limit_is_never_full():
     [(5, Severity.CRITICAL), (3600, Severity.WARNING), (90_000, Severity.INFO)],
 )
 def test_a_line_is_as_grave_as_it_is_young(age_s, severity):
-    finding = run([table(1)], [table(1)], said=events([FULL], NOW - age_s))
+    finding = run([table(1)], [table(1)], logged=events([FULL], NOW - age_s))
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, severity)
     assert finding.start == pytest.approx(EPOCH + NOW - age_s)
 
 
 def test_an_undated_line_is_a_warning():
-    finding = run([table(1)], said=events([FULL], None))
+    finding = run([table(1)], logged=events([FULL], None))
     assert finding.severity is Severity.WARNING
     assert finding.start is None
 
 
 def test_the_line_alone_is_enough_and_its_namespace_is_named():
-    finding = run([], [], said=events([ELSEWHERE], NOW - 3))
+    finding = run([], [], logged=events([ELSEWHERE], NOW - 3))
     assert finding.severity is Severity.WARNING
     assert finding.summary.endswith("in network namespace 4026532247")
     assert "another network namespace" in finding.evidence[-1].wrong_if
@@ -99,14 +99,14 @@ def test_the_line_alone_is_enough_and_its_namespace_is_named():
 
 @pytest.mark.parametrize("age_s", [3600, 90_000, None])
 def test_a_containers_table_that_was_full_earlier_is_only_noted(age_s):
-    said = events([ELSEWHERE], None if age_s is None else NOW - age_s)
-    finding = run([table(1)], [table(1)], said=said)
+    logged = events([ELSEWHERE], None if age_s is None else NOW - age_s)
+    finding = run([table(1)], [table(1)], logged=logged)
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.INFO)
 
 
 def test_a_line_of_the_first_namespace_names_none():
-    said = [*events([ELSEWHERE], NOW - 4), *events([FULL], NOW - 3)]
-    assert "namespace" not in run([], [], said=said).summary
+    logged = [*events([ELSEWHERE], NOW - 4), *events([FULL], NOW - 3)]
+    assert "namespace" not in run([], [], logged=logged).summary
 
 
 def test_the_instances_own_table_is_told_by_the_driver():
@@ -153,5 +153,5 @@ def test_the_table_alone_is_an_answer_that_says_what_it_lacks():
 
 
 def test_other_lines_are_not_conntracks():
-    said = events(["cgroup: fork rejected by pids controller in /a"], NOW - 3)
-    assert run([table(1)], said=said).verdict is Verdict.ABSENT
+    logged = events(["cgroup: fork rejected by pids controller in /a"], NOW - 3)
+    assert run([table(1)], logged=logged).verdict is Verdict.ABSENT

@@ -63,7 +63,7 @@ MOUNTED = "EXT4-fs (sda1): re-mounted 7e1d3a55-0b55-4d5f-9a3e-2f6f1f0c6b8e r/w. 
 
 
 @pytest.mark.parametrize(
-    ("said", "severity"),
+    ("messages", "severity"),
     [
         # 6.12 goes on showing rw (fs/ext4/super.c, ext4_handle_error): the log is all there is.
         ([READ_ONLY], Severity.CRITICAL),
@@ -71,16 +71,16 @@ MOUNTED = "EXT4-fs (sda1): re-mounted 7e1d3a55-0b55-4d5f-9a3e-2f6f1f0c6b8e r/w. 
         ([READ_ONLY, MOUNTED], Severity.INFO),
     ],
 )
-def test_ext4_is_well_again_once_it_was_mounted_again(said, severity):
-    rows = [state(), log(), *events(said, NOW - 600)]
+def test_ext4_is_well_again_once_it_was_mounted_again(messages, severity):
+    rows = [state(), log(), *events(messages, NOW - 600)]
     finding = detect(make_window([(NOW - 10, [state(), log()]), (NOW, rows)]))
     assert (finding.severity if finding.verdict is Verdict.PRESENT else None) is severity
 
 
 def test_a_filesystem_that_shows_its_state_is_well_once_it_can_be_written_to():
     row = Filesystem("/", "sda1", "btrfs", False, False, *(None,) * 5)
-    said = events(["BTRFS info (device sda1 state EA): forced readonly"], NOW - 600)
-    finding = detect(make_window([(NOW - 10, [row, log()]), (NOW, [row, log(), *said])]))
+    messages = events(["BTRFS info (device sda1 state EA): forced readonly"], NOW - 600)
+    finding = detect(make_window([(NOW - 10, [row, log()]), (NOW, [row, log(), *messages])]))
     assert finding.severity is Severity.INFO
 
 

@@ -1,4 +1,4 @@
-"""Deaths that somebody told of."""
+"""Job deaths that were marked in the recording."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.support.windows import EPOCH, make_window
 
 
 def run(*texts: str) -> Finding:
-    """Each left a minute after the one before."""
-    said = [(60.0 * (number + 1), [Mark(text)]) for number, text in enumerate(texts)]
-    return detect(make_window([(0.0, []), *said, (3600.0, [])], empty=(Mark,)))
+    """Each mark a minute after the one before."""
+    marks = [(60.0 * (number + 1), [Mark(text)]) for number, text in enumerate(texts)]
+    return detect(make_window([(0.0, []), *marks, (3600.0, [])], empty=(Mark,)))
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,7 @@ def test_several_are_counted_and_the_last_leads():
     assert finding.summary == '"job 2 died" (marked by hand) (and 1 more before)'
     assert finding.entities["job"] == ("job 1 died", "job 2 died")
     assert (finding.start, finding.end) == (EPOCH + 60, EPOCH + 180)
+    assert "(and 2 more before)" in run("job 1 died", "job 2 died", "job 3 died").summary
 
 
 def test_nobody_said_anything_is_not_applicable_live_and_recorded():

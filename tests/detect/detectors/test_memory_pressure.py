@@ -47,9 +47,9 @@ def test_the_limits_and_their_edges(
 def test_kswapd_at_work_is_shown_and_turns_nothing():
     finding = detect(seconds(9, pgscan_kswapd=200_000, pgscan_file=200_000, some=2.0).window())
     assert finding.verdict is Verdict.ABSENT
-    told = {item.what: item.number for item in finding.evidence}
-    assert told["pages scanned by kswapd"] == pytest.approx(200_000)
-    assert told["free pages"] == 90_000
+    numbers = {item.what: item.number for item in finding.evidence}
+    assert numbers["pages scanned by kswapd"] == pytest.approx(200_000)
+    assert numbers["free pages"] == 90_000
 
 
 def test_the_worst_stretch_is_the_one_with_most_time_lost():
@@ -64,9 +64,9 @@ def test_counters_are_those_of_the_worst_stretch():
     machine = seconds(10, pgscan_kswapd=7)
     machine = seconds(8, machine, some=50, workingset_refault_file=40_000)
     finding = detect(seconds(10, machine).window())
-    told = {item.what: item.number for item in finding.evidence}
-    assert told["pages read back after eviction"] == pytest.approx(40_000)
-    assert "pages scanned by kswapd" not in told
+    numbers = {item.what: item.number for item in finding.evidence}
+    assert numbers["pages read back after eviction"] == pytest.approx(40_000)
+    assert "pages scanned by kswapd" not in numbers
 
 
 @pytest.mark.parametrize(

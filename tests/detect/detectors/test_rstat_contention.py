@@ -1,4 +1,4 @@
-"""Several cores that flush cgroup statistics at once: only stacks can tell."""
+"""Several cores that flush cgroup statistics at once: only stacks can show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel's own watchdogs said."""
+"""Lockups that the kernel's own watchdogs logged."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def soft(cpu: int = 5, s: int = 23, comm: str = "kubelet") -> str:
     return SOFT.format(cpu=cpu, s=s, comm=comm)
 
 
-def run(said: Sequence[KernelEvent], oldest_s: float = 0.0, lost: int = 0) -> Finding:
-    return detect(make_window([(NOW, [log(oldest_s, lost), *said])]))
+def run(found: Sequence[KernelEvent], oldest_s: float = 0.0, lost: int = 0) -> Finding:
+    return detect(make_window([(NOW, [log(oldest_s, lost), *found])]))
 
 
 def test_a_lockup_of_today_is_critical_and_names_core_task_and_time():
@@ -50,26 +50,26 @@ def test_an_undated_one_is_a_warning():
 
 
 def test_a_watchdog_that_repeats_itself_tells_of_one_stall_with_its_longest_time():
-    said = [
+    found = [
         event
         for turn, s in enumerate((22, 48, 74))
         for event in events([soft(s=s)], NOW - 600 + 26 * turn)
     ]
-    finding = run(said)
+    finding = run(found)
     assert len(finding.evidence) == 1
     assert finding.evidence[0].number == 74
 
 
 def test_two_cores_are_two_lockups_and_the_worst_leads():
-    said = [*events([soft(5, 23)], NOW - 600), *events([soft(9, 40, "x")], NOW - 599)]
-    finding = run(said)
+    found = [*events([soft(5, 23)], NOW - 600), *events([soft(9, 40, "x")], NOW - 599)]
+    finding = run(found)
     assert "2 lockups or stalls in 24 h; the worst a soft lockup of core 9" in finding.summary
     assert set(finding.entities["core"]) == {"5", "9"}
 
 
 def test_old_ones_do_not_mix_with_those_of_today():
-    said = [*events([soft(9)], NOW - 200_000), *events([soft(5)], NOW - 60)]
-    assert run(said).entities["core"] == ("5",)
+    found = [*events([soft(9)], NOW - 200_000), *events([soft(5)], NOW - 60)]
+    assert run(found).entities["core"] == ("5",)
 
 
 def test_an_rcu_stall_takes_its_core_from_the_line_below():

@@ -27,7 +27,7 @@ MISSED = (
 )
 
 
-def told(messages: Sequence[str], age: float = 3600.0) -> Window:
+def logged(messages: Sequence[str], age: float = 3600.0) -> Window:
     return make_window([(NOW, [ETH0, Q5, log(), *events(messages, NOW - age)])])
 
 
@@ -72,7 +72,7 @@ class Live:
 
 
 def test_the_drivers_own_measure_names_queue_core_and_wait():
-    finding = detect(told(RESET))
+    finding = detect(logged(RESET))
     assert finding.severity is Severity.CRITICAL
     assert "NAPI of queue eth0:5 waited 6.6 s for core 5" in finding.summary
     assert finding.entities == {
@@ -88,7 +88,7 @@ def test_the_drivers_own_measure_names_queue_core_and_wait():
 
 
 def test_a_poll_that_was_not_scheduled_is_a_lost_interrupt_and_not_starving():
-    finding = detect(told([LOST]))
+    finding = detect(logged([LOST]))
     assert finding.verdict is Verdict.ABSENT
     assert "an interrupt that did not come" in finding.summary
     assert any(item.number == pytest.approx(6.596) for item in finding.evidence)
@@ -104,12 +104,12 @@ def test_a_poll_that_was_not_scheduled_is_a_lost_interrupt_and_not_starving():
     ],
 )
 def test_the_limits(us, verdict, severity):
-    finding = detect(told([MISSED.format(us=us)]))
+    finding = detect(logged([MISSED.format(us=us)]))
     assert (finding.verdict, finding.severity) == (verdict, severity)
 
 
 def test_a_wait_of_the_day_before_yesterday_is_only_noted():
-    finding = detect(told([STARVED], age=2 * 86400))
+    finding = detect(logged([STARVED], age=2 * 86400))
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.INFO)
 
 
@@ -118,13 +118,13 @@ def test_a_driver_that_does_not_say_whether_it_was_scheduled_is_believed_less():
         "ena 0000:20:03.0 eth0: Found a Tx that wasn't completed on time, qid 5, index 118. "
         "6412000 usecs have passed since last napi execution. Missing Tx timeout value 5000 msecs"
     )
-    finding = detect(told([line]))
+    finding = detect(logged([line]))
     assert finding.severity is Severity.WARNING
     assert "the driver does not say" in finding.summary
 
 
 def test_the_drivers_verdict_alone_counts_as_its_limit():
-    finding = detect(told([NOT_CALLED]))
+    finding = detect(logged([NOT_CALLED]))
     assert finding.severity is Severity.CRITICAL
     assert finding.evidence[0].number == pytest.approx(5.0)
 
@@ -136,7 +136,7 @@ def test_the_core_told_in_the_second_half_is_joined():
         "ena 0000:20:03.0 eth0: [2/2] qid: 5, highest TX completion pending time (msec): 10208, "
         "napi sched changes: 0, napi CPU: 17",
     ]
-    assert detect(told(halves)).entities["core"] == ("17",)
+    assert detect(logged(halves)).entities["core"] == ("17",)
 
 
 @pytest.mark.parametrize(

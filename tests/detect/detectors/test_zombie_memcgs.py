@@ -40,7 +40,7 @@ def look(*rows: Row) -> Finding:
     return detect(make_window([(100.0, rows)]))
 
 
-def told(finding: Finding) -> str:
+def evidence_text(finding: Finding) -> str:
     return " | ".join(f"{evidence.what}: {evidence.value}" for evidence in finding.evidence)
 
 
@@ -105,7 +105,7 @@ def test_a_laden_subtree_is_reported_as_one():
     finding = look(census(3_000, 20, scope="subtree", reason="only /pod is mounted here"))
     assert finding.is_problem
     assert "in this subtree" in finding.summary
-    assert "an average since boot" not in told(finding)
+    assert "average since boot" not in evidence_text(finding)
     assert finding.missing[-1].what == "only /pod is mounted here"
 
 
@@ -150,7 +150,7 @@ def walk(estimate_s: float) -> WalkCost:
 def test_four_deaths_give_no_eta_and_five_do():
     def grown(by: int) -> str:
         rows = [(0.0, [census(20_000)]), (50.0, [census(20_000 + by), walk(1.4)])]
-        return told(detect(make_window(rows)))
+        return evidence_text(detect(make_window(rows)))
 
     assert "at this pace" not in grown(4)
     assert "at this pace" in grown(5)
@@ -161,7 +161,7 @@ def test_deaths_that_are_not_yet_released_are_called_so():
     finding = detect(
         make_window([(0.0, [census(900)]), (10.0, [census(900), *events])], [CgroupEvent])
     )
-    assert "5 of 8 deaths in 10.0 s, 3 more not yet released" in told(finding)
+    assert "5 of 8 deaths in 10.0 s, 3 more not yet released" in evidence_text(finding)
 
 
 def test_owners_come_with_their_parents_first_because_the_cure_works_there():
@@ -195,19 +195,19 @@ def test_those_that_died_before_anybody_looked_are_counted_and_given_to_nobody()
     finding = dead_in_sight(200, 1_500)
     assert "200 of them left under /docker/*" in finding.summary
     assert "(1,300 more, origin unknown)" in finding.summary
-    assert "of them, origin unknown: 1,300 of 1,500" in told(finding)
+    assert "of them, origin unknown: 1,300 of 1,500" in evidence_text(finding)
 
 
 @pytest.mark.parametrize(("traced", "more"), [(951, False), (950, True)])
 def test_a_small_rest_is_in_the_evidence_and_not_in_the_summary(traced: int, more: bool):
     finding = dead_in_sight(traced, 1_000)
     assert ("origin unknown" in finding.summary) is more
-    assert f"origin unknown: {1_000 - traced} of 1,000" in told(finding)
+    assert f"origin unknown: {1_000 - traced} of 1,000" in evidence_text(finding)
 
 
 def test_where_all_are_named_or_nobody_is_nothing_is_said_of_a_rest():
-    assert "named by nothing" not in told(dead_in_sight(900, 900))
-    assert "named by nothing" not in told(look(census(2_000)))
+    assert "origin unknown" not in evidence_text(dead_in_sight(900, 900))
+    assert "origin unknown" not in evidence_text(look(census(2_000)))
     placed = look(census(2_000), CgroupStat("/", 9, 2_000, None), CgroupStat("/a", 9, 2_000, None))
     assert "2,000 of them left under /a" in placed.summary
     assert "origin unknown" not in placed.summary

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from sexton.detect.registry import missing
+from sexton.detect.findings import missing
 from sexton.errors import CommandError, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import exists, text

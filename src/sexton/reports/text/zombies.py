@@ -11,6 +11,7 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from sexton.detect.deaths import Deaths, deaths
+from sexton.detect.findings import missing, reason
 from sexton.detect.growth import ENOUGH, Growth, growth, pace
 from sexton.detect.owners import (
     COUNTED,
@@ -22,7 +23,6 @@ from sexton.detect.owners import (
     Owner,
     owners,
 )
-from sexton.detect.registry import missing, reason
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupResidual, OfflineMemcg
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window

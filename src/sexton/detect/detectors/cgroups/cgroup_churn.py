@@ -30,8 +30,9 @@ from typing import NamedTuple
 from sexton.detect.churn import Churn, Family, churn
 from sexton.detect.deaths import GRACE
 from sexton.detect.detectors.cgroups import crash_looping_unit
+from sexton.detect.findings import AGAIN, missing, names, unknown, unread
 from sexton.detect.growth import ENOUGH, confirms, growth
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupEvent
@@ -59,7 +60,7 @@ _ALL = (OFTEN, REPEATED, KEPT, BY_THE_CLOCK, MANY, GRACE, ENOUGH)
 
 
 def _find_creator(finding: Finding, window: Window) -> list[Step]:
-    """Which container comes back, where a container runtime can say."""
+    """How to find the container that comes back, if these are containers."""
     seen = churn(window)
     places = finding.entities.get("cgroup", ())
     known = seen.families if seen is not None else ()
@@ -85,15 +86,14 @@ def detect(window: Window) -> Finding:
     seen = churn(window)
     if seen is None or seen.seconds <= 0:
         return _cannot_tell(window)
-    looping = [loop for family in seen.families if (loop := _loop(window, seen, family))]
-    looping.sort(key=lambda loop: -loop.severity.rank)
+    looping = sorted(_loops(window, seen), key=lambda loop: -loop.severity.rank)
     shown = [loop.family for loop in looping[:_MOST]] or list(seen.families[:1])
     evidence = [_overall(seen), *(_of(seen, family) for family in shown)]
     lacking = () if seen.traced else (missing(window.why_missing(CgroupEvent)),)
     if not looping:
         return Finding(
             NAME,
-            # Two counts miss whatever lived and died between them: they can show a loop, and
+            # Two counts miss cgroups that lived and died between them: they can show a loop, but
             # never that there is none.
             Verdict.ABSENT if seen.traced else Verdict.UNKNOWN,
             Severity.INFO,
@@ -111,15 +111,8 @@ def detect(window: Window) -> Finding:
         f"{count(worst.deaths, kind)} died as {worst.shown} in {seconds(seen.seconds)},"
         f" {looping[0].why}{others}",
         entities={
-            "cgroup": tuple(
-                dict.fromkeys(
-                    [
-                        *(family.path for family in shown),
-                        *(family.exact for family in shown if family.exact),
-                    ]
-                )
-            ),
-            "unit": tuple(dict.fromkeys(family.unit for family in shown if family.unit)),
+            "cgroup": names([*(item.path for item in shown), *(item.exact for item in shown)]),
+            "unit": names(family.unit for family in shown),
         },
         start=window.start,
         end=window.end,
@@ -129,11 +122,11 @@ def detect(window: Window) -> Finding:
 
 
 def families(window: Window) -> list[Family]:
-    """Those that die in a loop."""
+    """Families that die in a loop."""
     seen = churn(window)
     if seen is None or seen.seconds <= 0:
         return []
-    return [family for family in seen.families if _loop(window, seen, family)]
+    return [loop.family for loop in _loops(window, seen)]
 
 
 class _Loop(NamedTuple):
@@ -144,8 +137,12 @@ class _Loop(NamedTuple):
     severity: Severity
 
 
+def _loops(window: Window, seen: Churn) -> list[_Loop]:
+    return [loop for family in seen.families if (loop := _loop(window, seen, family)) is not None]
+
+
 def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
-    """`None` where it is ordinary coming and going."""
+    """`None` if the family comes and goes as usual."""
     if family.deaths < REPEATED.value or family.deaths / seen.seconds < OFTEN.value:
         return None
     census = next(iter(window.latest(CgroupCensus) or ()), None)
@@ -154,9 +151,9 @@ def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
         moved = growth(window)
         if moved is None or moved.by < max(ENOUGH.value, family.deaths * KEPT.value / 100):
             return None
-        # Their owner is unknown: a container is suspect, others only on a laden node.
-        laden = dying is not None and dying >= MANY.value
-        severity = Severity.WARNING if family.container or laden else Severity.INFO
+        # Their owner is unknown: a container is suspect, others only if many are dying already.
+        many = dying is not None and dying >= MANY.value
+        severity = Severity.WARNING if family.container or many else Severity.INFO
         return _Loop(family, f"while the dead grew by {moved.by:,}", severity)
     regular = family.regular(BY_THE_CLOCK.value / 100)
     sure = confirms(growth(window), len(seen.traced.unreleased))
@@ -219,11 +216,6 @@ def _of(seen: Churn, family: Family) -> Evidence:
 
 
 def _cannot_tell(window: Window) -> Finding:
-    lacking = [missing(window.why_missing(CgroupEvent))]
-    if not window.read(CgroupDir):
-        lacking.append(missing(window.why_missing(CgroupDir)))
-    else:
-        lacking.append(
-            Missing("two full counts of the directories", "sexton diagnose --seconds 10")
-        )
-    return unknown(NAME, "no cgroup events, and fewer than two counts to compare", tuple(lacking))
+    counts = unread(window, CgroupDir) or (Missing("two full counts of the directories", AGAIN),)
+    lacking = (missing(window.why_missing(CgroupEvent)), *counts)
+    return unknown(NAME, "no cgroup events, and fewer than two counts to compare", lacking)

@@ -1,7 +1,7 @@
 """A systemd unit dies and is restarted, again and again.
 
 **What is seen.** Per service: automatic restarts in the window and since boot (`NRestarts`, with a
-new baseline wherever it went down), whether it waits for its next start right now
+new baseline whenever it went down), whether it waits for its next start right now
 (`activating (auto-restart)`, which `systemctl --failed` does not list), and its period: restart
 delay plus the time it ran.
 
@@ -31,16 +31,9 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import NamedTuple
 
+from sexton.detect.findings import absent, and_more, not_applicable, unknown, unread
 from sexton.detect.protected import protected
-from sexton.detect.registry import (
-    Advice,
-    Stage,
-    Threshold,
-    detector,
-    missing,
-    not_applicable,
-    unknown,
-)
+from sexton.detect.registry import Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
@@ -80,8 +73,8 @@ _ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT, SEEN)
 class _Loop(NamedTuple):
     """One unit that restarts; `recent` in the window, `total` since boot or the last clearing.
 
-    `ended` is the last reading between an end and the next start, one with a fault before others:
-    from a start on, systemd says status 0 and success, whatever the end before it was, and its
+    `ended` is the last reading between an end and the next start, preferably one with a fault: from
+    a start on, systemd reports status 0 and success, whatever the end before it was, and its
     properties are read one by one, so that a start may fall between them.
     """
 
@@ -106,7 +99,7 @@ class _Loop(NamedTuple):
 
     @property
     def period_s(self) -> float | None:
-        """As it was seen where that is enough to go by, else what its settings come to."""
+        """Observed if there were enough restarts, else computed from its settings."""
         if self.observed_s is not None and self.recent >= SEEN.value:
             return self.observed_s
         if self.delay_s is not None and self.run_s is not None:
@@ -171,8 +164,8 @@ def detect(window: Window) -> Finding:
         who = f"PID 1 is {manager.name}" if manager is not None else "none answered"
         return not_applicable(NAME, f"no service manager here restarts units ({who})")
     if not window.read(Unit):
-        state = window.why_missing(Unit)
-        return unknown(NAME, "systemd answered, but its units were not read", (missing(state),))
+        what = "systemd answered, but its units were not read"
+        return unknown(NAME, what, unread(window, Unit))
     counts = restarts(window)
     marks = _journal(window)
     states = list(window.changes(Unit))
@@ -180,20 +173,16 @@ def detect(window: Window) -> Finding:
     rows = {unit.name: unit for unit in states}
     rows |= {name: _unlisted(name) for name, mark in marks.items() if mark[0] and name not in rows}
     if rows and not counts and not window.read(RestartMark):
-        state = window.why_missing(RestartMark)
         text = "systemd before 235 does not count restarts, and no journal was read"
-        return unknown(NAME, text, (missing(state),))
-    seen = [
-        _Loop(
-            unit,
-            max(counts[name].count if name in counts else 0, marks.get(name, (0, 0))[0]),
-            max(counts[name].since_boot if name in counts else 0, marks.get(name, (0, 0))[1]),
-            counts[name].rebased if name in counts else False,
-            ended.get(name),
-            _observed_s(counts.get(name)),
-        )
-        for name, unit in rows.items()
-    ]
+        return unknown(NAME, text, unread(window, RestartMark))
+    seen = []
+    for name, unit in rows.items():
+        counted = counts.get(name, RestartCount(0, 0, False, 0.0))
+        recent, last = marks.get(name, (0, 0))
+        total = max(counted.since_boot, last)
+        recent = max(counted.count, recent)
+        period_s = _observed_s(counted)
+        seen.append(_Loop(unit, recent, total, counted.rebased, ended.get(name), period_s))
     loops = sorted(
         (loop for loop in seen if _is_loop(loop, window)),
         key=lambda loop: (-loop.severity.rank, -loop.total, loop.unit.name),
@@ -202,16 +191,16 @@ def detect(window: Window) -> Finding:
 
 
 def _journal(window: Window) -> dict[str, tuple[int, int]]:
-    """Per unit: restarts in the journal in the window, and its last counter."""
+    """Per unit: restarts in the window by the journal, and its last restart counter."""
     found: dict[str, tuple[int, int]] = {}
-    for mark in sorted(window.all(RestartMark) or (), key=lambda restart_mark: restart_mark.wall_s):
+    for mark in sorted(window.all(RestartMark) or (), key=lambda row: row.wall_s):
         recent, _ = found.get(mark.unit, (0, 0))
         found[mark.unit] = (recent + (window.start <= mark.wall_s <= window.end), mark.counter)
     return found
 
 
 def _unlisted(name: str) -> Unit:
-    """A unit that restarted while we watched by the journal alone: the list of units was cut."""
+    """A unit whose restarts only the journal has: the list of units was cut."""
     return Unit(
         name, load_state="", active_state="", sub_state="", file_state=None, restarts=None,
         restart_policy=None, restart_delay_us=None, main_start_us=None, main_exit_us=None,
@@ -220,7 +209,7 @@ def _unlisted(name: str) -> Unit:
 
 
 def _ended(states: Sequence[Unit]) -> dict[str, Unit]:
-    """Per unit, the last reading that saw a whole run of it, one that failed if there is any."""
+    """Per unit, the last reading of a complete run, of a failed run if there is one."""
     whole = [
         unit
         for unit in states
@@ -234,8 +223,8 @@ def _without_fault(unit: Unit) -> bool:
     return unit.exit_status == 0 and unit.result in (None, "success")
 
 
-def _observed_s(counted: RestartCount | None) -> float | None:
-    if counted is None or counted.count < AGAIN.value or counted.seconds <= 0:
+def _observed_s(counted: RestartCount) -> float | None:
+    if counted.count < AGAIN.value or counted.seconds <= 0:
         return None
     return counted.seconds / counted.count
 
@@ -250,8 +239,8 @@ def _is_loop(loop: _Loop, window: Window) -> bool:
 
 
 def _still_at_it(loop: _Loop, window: Window) -> bool:
-    """Did its last start come when the mean time between restarts would have it, and was it not
-    stopped or given up on since?"""
+    """Whether its last start fits the mean time between restarts, and it was not stopped or given
+    up on since."""
     if loop.unit.sub_state in ("dead", "failed"):
         return False
     started = (loop.unit.main_start_us or 0) / 1e6
@@ -262,31 +251,21 @@ def _still_at_it(loop: _Loop, window: Window) -> bool:
 
 def _looping(window: Window, loops: list[_Loop]) -> Finding:
     worst = loops[0]
-    others = f" (and {count(len(loops) - 1, 'more unit')})" if len(loops) > 1 else ""
-    evidence = []
-    for loop in loops[:_MOST]:
-        evidence += _evidence(loop)
+    pace = f" every {seconds(worst.period_s)}" if worst.period_s else ""
+    times = f"{count(worst.total, 'time')} so far, {worst.recent:,} in this window"
     return Finding(
         NAME,
         Verdict.PRESENT,
         max((loop.severity for loop in loops), key=lambda severity: severity.rank),
-        f"{worst.unit.name}{_pace(worst)}, {_times(worst)}{_end(worst)}{others}",
+        f"{worst.unit.name} restarts{pace}, {times}{_end(worst)}{and_more(loops, 'unit')}",
         entities={
             "unit": tuple(loop.unit.name for loop in loops),
             "cgroup": tuple(loop.unit.cgroup for loop in loops if loop.unit.cgroup),
         },
         start=window.start,
         end=window.end,
-        evidence=tuple(evidence),
+        evidence=tuple(line for loop in loops[:_MOST] for line in _evidence(loop)),
     )
-
-
-def _pace(loop: _Loop) -> str:
-    return f" restarts every {seconds(loop.period_s)}" if loop.period_s else " restarts"
-
-
-def _times(loop: _Loop) -> str:
-    return f"{count(loop.total, 'time')} so far, {loop.recent:,} in this window"
 
 
 def _end(loop: _Loop) -> str:
@@ -298,7 +277,6 @@ def _end(loop: _Loop) -> str:
 
 def _evidence(loop: _Loop) -> list[Evidence]:
     unit = loop.unit
-    why = protected(unit.name)
     evidence = [
         Evidence(
             f"restarts of {unit.name}",
@@ -326,35 +304,37 @@ def _evidence(loop: _Loop) -> list[Evidence]:
             )
         )
     if loop.period_s is not None:
-        made = ""
+        computed = ""
         delay, ran = loop.delay_s, loop.run_s
         if delay is not None and ran is not None and loop.period_s == delay + ran:
-            made = f" = RestartSec {seconds(delay)} + run {seconds(ran)}"
+            computed = f" = RestartSec {seconds(delay)} + run {seconds(ran)}"
         evidence.append(
             Evidence(
                 f"period of {unit.name}",
-                f"{seconds(loop.period_s)}{made}",
+                f"{seconds(loop.period_s)}{computed}",
                 "none",
                 "s",
-                "systemd RestartUSec, ExecMain timestamps" if made else "systemd NRestarts, twice",
+                "systemd RestartUSec, ExecMain timestamps"
+                if computed
+                else "systemd NRestarts, twice",
                 loop.period_s,
                 "its runs differ in length",
             )
         )
     if loop.never_trips:
+        starts_s = _STARTS * (loop.period_s or loop.delay_s or 0)
         evidence.append(
             Evidence(
                 f"start limit of {unit.name}",
-                f"never trips: {_STARTS} starts take"
-                f" {seconds(_STARTS * (loop.period_s or loop.delay_s or 0))}",
+                f"never trips: {_STARTS} starts take {seconds(starts_s)}",
                 f"{_STARTS} starts in {LIMIT.value:.0f} s end a loop",
                 "s",
                 "systemd RestartUSec against the default start limit",
-                _STARTS * (loop.period_s or loop.delay_s or 0),
+                starts_s,
                 "the unit sets its own start limit",
             )
         )
-    if why is not None:
+    if (why := protected(unit.name)) is not None:
         evidence.append(
             Evidence(
                 f"{unit.name} is protected",
@@ -406,4 +386,4 @@ def _calm(seen: list[_Loop]) -> Finding:
                 "the fault is old: reset-failed was never run",
             )
         )
-    return Finding(NAME, Verdict.ABSENT, Severity.INFO, text, evidence=tuple(evidence))
+    return absent(NAME, text, evidence)

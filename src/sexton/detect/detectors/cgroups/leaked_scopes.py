@@ -27,9 +27,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing
+from sexton.detect.findings import missing, names
+from sexton.detect.registry import Threshold, detector, look
 from sexton.detect.stems import container, join, path_stem, pattern, split
-from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupDir
 from sexton.model.rows.event import KernelEvent
@@ -68,11 +68,6 @@ class _Group(NamedTuple):
         return join(self.path, self.names)
 
 
-def _look(_finding: Finding, _window: Window) -> list[Step]:
-    why = "which sessions do not close; end them with loginctl terminate-session"
-    return [Step("loginctl list-sessions | grep closing", why, READS)]
-
-
 @detector(
     needs=(CgroupDir,),
     thresholds=(EMPTY, FULL, CROWD),
@@ -81,21 +76,19 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
     lanes=("memcgs",),
     about=("cgroup",),
     answers={"cgroup": 3},
-    advice=Advice(Stage.LOOK, _look),
+    advice=look(
+        "loginctl list-sessions | grep closing",
+        "which sessions do not close; end them with loginctl terminate-session",
+    ),
     treated_by_plan=True,
 )
 def detect(window: Window) -> Finding:
     """Empty scopes first, crowded parents second."""
     rows = window.latest(CgroupDir) or ()
-    lacking: list[Missing] = []
     scopes = _grouped([row.path for row in rows if _is_scope(row)])
-    # Without a scope it does not matter who lives where, and the source may have spared itself.
+    # Without a scope, processes do not matter, and the source may not have read them.
     blind = _cannot_see(window, {row.path for row in rows}) if scopes else None
-    empty: list[_Group] = []
-    if blind is None:
-        empty = _grouped(_deserted(window))
-    else:
-        lacking.append(blind)
+    empty = _grouped(_deserted(window)) if blind is None else []
     crowds = [_Group(row.path, "*", row.children) for row in rows if row.children >= CROWD.value]
     crowds.sort(key=lambda group: -group.number)
     refused = [event for event in window.all(KernelEvent) or () if event.family == "sessions"]
@@ -107,35 +100,27 @@ def detect(window: Window) -> Finding:
         *(_refused(event, len(refused)) for event in refused[-1:]),
     ]
     severity, text = _judge(idle, scopes, crowds, bool(refused))
-    if severity is None and blind and sum(group.number for group in scopes) >= EMPTY.value:
-        return Finding(
-            NAME,
-            Verdict.UNKNOWN,
-            Severity.INFO,
-            text,
-            evidence=tuple(evidence),
-            missing=tuple(lacking),
-        )
+    lacking = () if blind is None else (blind,)
     if severity is None:
+        many = blind is not None and sum(group.number for group in scopes) >= EMPTY.value
         return Finding(
             NAME,
-            Verdict.ABSENT,
+            Verdict.UNKNOWN if many else Verdict.ABSENT,
             Severity.INFO,
             text,
             evidence=tuple(evidence),
-            missing=tuple(lacking),
+            missing=lacking,
         )
-    about = [group.path for group in (*empty[:_MOST], *crowds[:_MOST])]
     return Finding(
         NAME,
         Verdict.PRESENT,
         severity,
         text,
-        entities={"cgroup": tuple(dict.fromkeys(about))},
+        entities={"cgroup": names(group.path for group in (*empty[:_MOST], *crowds[:_MOST]))},
         start=window.start,
         end=window.end,
         evidence=tuple(evidence),
-        missing=tuple(lacking),
+        missing=lacking,
     )
 
 
@@ -145,7 +130,7 @@ def _is_scope(row: CgroupDir) -> bool:
 
 
 def _cannot_see(window: Window, paths: set[str]) -> Missing | None:
-    """Why it is unknown which directories have processes; `None` if it is known."""
+    """Why it is unknown which directories have processes; `None` if that is known."""
     rows = window.latest(ProcessCgroup)
     if rows is None:
         return missing(window.why_missing(ProcessCgroup))
@@ -155,14 +140,14 @@ def _cannot_see(window: Window, paths: set[str]) -> Missing | None:
         return Missing("the processes' paths belong to another cgroup namespace", grant)
     if window.node is not None and window.node.container:
         return Missing("the node's processes cannot be seen from this container", grant)
-    # PID 1 lives there wherever systemd made the directory.
+    # If systemd created the directory, PID 1 is in it.
     if (INIT in paths and INIT not in occupied) or not occupied & paths:
         return Missing("the processes seen do not belong to these directories", grant)
     return None
 
 
 def _deserted(window: Window) -> list[str]:
-    """Leaf scopes that were there in the first and the last count, and in no reading had one."""
+    """Leaf scopes that are in the first and the last count and had no process in any reading."""
     edges = window.edges(CgroupDir)
     if edges is None:
         return []

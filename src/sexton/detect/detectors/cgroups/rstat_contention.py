@@ -34,7 +34,8 @@ import numpy as np
 
 from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE, held_meanwhile
 from sexton.detect.families import is_rstat, is_spinning
-from sexton.detect.registry import Threshold, detector, not_applicable, reason, unknown
+from sexton.detect.findings import AGAIN, absent, not_applicable, reason, unknown
+from sexton.detect.registry import Threshold, detector
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -97,14 +98,14 @@ def detect(window: Window) -> Finding:
         return _without_stacks(window)
     every = _seconds(stacks)
     several = [len(second.cores) >= SEVERAL.value for second in every]
-    found = [run for run in runs(every, several) if run.lasts(LASTING.value)]
+    found = runs(every, several, LASTING.value)
     if not found:
         return _none(stacks)
-    return _contended(window, max(found, key=_samples_of))
+    return _contended(window, max(found, key=_samples))
 
 
 def busiest_pair(series: CoreSeries) -> Pair | None:
-    """The step in which two cores were most in the kernel, both."""
+    """The step in which two cores spent the most time in the kernel at once."""
     percent = np.nan_to_num(series.percent(series.kernel), nan=-1.0)
     if len(percent) < 2:
         return None
@@ -117,37 +118,30 @@ def busiest_pair(series: CoreSeries) -> Pair | None:
 
 
 def _without_stacks(window: Window) -> Finding:
-    """Two cores that were never busy together cannot have fought."""
+    """Without stacks: cores that were never busy in the kernel together did not contend."""
     lacking = (Missing("what the cores were executing (kernel stacks)", WITH_STACKS),)
     if not window.read(CoreTimes):
         return unknown(NAME, reason(window.why_missing(StackCount)), lacking)
     series = core_series(window)
     pair = None if series is None else busiest_pair(series)
     if pair is None:
-        again = Missing("two readings of /proc/stat", "sexton diagnose --seconds 10")
+        again = Missing("two readings of /proc/stat", AGAIN)
         return unknown(NAME, "fewer than two readings of two cores", (*lacking, again))
     share = min(pair.share, 100.0)
     if share >= TOGETHER.value:
         both = f"cores {pair.cores[0]} and {pair.cores[1]} were {share:.0f} % in the kernel at once"
         return unknown(NAME, f"{both}; only stacks can show what they executed", lacking)
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"no two cores were busy in the kernel at once; at most {share:.0f} % each",
-        evidence=(
-            Evidence(
-                "two cores in the kernel at once, the lower of the two",
-                f"{share:.0f} %",
-                f"< {TOGETHER.value:.0f} %",
-                "% of a core, one step",
-                "/proc/stat",
-                share,
-                "shorter bursts are averaged; a task that sleeps for the lock uses no CPU",
-            ),
-        ),
-        missing=lacking,
+    both_busy = Evidence(
+        "two cores in the kernel at once, the lower of the two",
+        f"{share:.0f} %",
+        f"< {TOGETHER.value:.0f} %",
+        "% of a core, one step",
+        "/proc/stat",
+        share,
+        "shorter bursts are averaged; a task that sleeps for the lock uses no CPU",
     )
+    summary = f"no two cores were busy in the kernel at once; at most {share:.0f} % each"
+    return absent(NAME, summary, [both_busy], lacking)
 
 
 def _seconds(stacks: Caught) -> list[_Second]:
@@ -164,7 +158,7 @@ def _seconds(stacks: Caught) -> list[_Second]:
     ]
 
 
-def _samples_of(run: Run[_Second]) -> int:
+def _samples(run: Run[_Second]) -> int:
     return sum(step.cores.total() for step in run.steps)
 
 
@@ -176,7 +170,7 @@ def _none(stacks: Caught) -> Finding:
             f"cgroup statistics were flushed in {count(stacks.samples, 'sample')} on {where},"
             " never for long by two at once"
         )
-    return Finding(NAME, Verdict.ABSENT, Severity.INFO, summary, evidence=tuple(_flushing(stacks)))
+    return absent(NAME, summary, _flushing(stacks))
 
 
 def _contended(window: Window, run: Run[_Second]) -> Finding:
@@ -193,6 +187,8 @@ def _contended(window: Window, run: Run[_Second]) -> Finding:
     leading = stacks.leading()
     tasks = [thread_name(*thread) for thread in leading]
     evidence = [*_flushing(stacks), *(_of_core(stacks, core, held) for core in cores[:_SHOWN])]
+    unread = Missing(reason(window.why_missing(CoreTimes)), "sudo sexton diagnose")
+    lacking = () if window.read(CoreTimes) else (unread,)
     by = f" by {tasks[0]}" if tasks else ""
     also = f" and {count(len(tasks) - 1, 'more task')}" if len(tasks) > 1 else ""
     return Finding(
@@ -209,28 +205,14 @@ def _contended(window: Window, run: Run[_Second]) -> Finding:
         start=window.wall(run.start),
         end=window.wall(run.end),
         evidence=tuple(evidence),
-        missing=() if window.read(CoreTimes) else _lacks_times(window),
+        missing=lacking,
     )
 
 
-def _lacks_times(window: Window) -> tuple[Missing, ...]:
-    return (Missing(reason(window.why_missing(CoreTimes)), "sudo sexton diagnose"),)
-
-
 def _flushing(stacks: Caught) -> Sequence[Evidence]:
-    every = stacks.of.total()
     spinning = sum(row.samples for row in stacks.rows if is_spinning(row.frames))
-    made = [
-        Evidence(
-            "kernel samples that flush cgroup statistics",
-            f"{stacks.samples:,} of {every:,}",
-            "< 5 %",
-            "samples",
-            "perf record",
-            100 * stacks.samples / every if every else 0.0,
-            "inlining hides a function in its caller",
-        )
-    ]
+    what, wrong_if = "that flush cgroup statistics", "inlining hides a function in its caller"
+    made = [stacks.evidence(what, "< 5 %", wrong_if)]
     if stacks.samples:
         share = 100 * spinning / stacks.samples
         made.append(

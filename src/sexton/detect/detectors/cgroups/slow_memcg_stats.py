@@ -24,8 +24,9 @@ they are live. Until then lengthen the interval of their readers (cAdvisor's
 
 from __future__ import annotations
 
-from sexton.detect.ceilings import cost, is_bound
-from sexton.detect.registry import Threshold, detector, unknown
+from sexton.detect.findings import absent, unknown
+from sexton.detect.growth import cost, is_bound
+from sexton.detect.registry import Threshold, detector
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, WalkCost
 from sexton.model.text import count, seconds
@@ -50,7 +51,7 @@ _READ_BY_OTHERS = "memory."
     about=(),
 )
 def detect(window: Window) -> Finding:
-    """The dearest of the files that others read."""
+    """The slowest of the files that periodic readers read."""
     walks = sorted(
         (walk for walk in window.latest(WalkCost) or () if walk.file.startswith(_READ_BY_OTHERS)),
         key=cost,
@@ -74,7 +75,7 @@ def detect(window: Window) -> Finding:
     most = "at most " if walks[0] in vague else ""
     text = f"{most}{seconds(cost(walks[0]))} for one read of {walks[0].file} at the root"
     how = "" if walks[0] in vague else f" ({_how(walks[0])})"
-    return Finding(NAME, Verdict.ABSENT, Severity.INFO, text + how, evidence=tuple(evidence))
+    return absent(NAME, text + how, evidence)
 
 
 def _slow(
@@ -97,7 +98,7 @@ def _slow(
 
 
 def _too_vague(worst: WalkCost, evidence: list[Evidence]) -> Finding:
-    """A flat cost cannot be told from a growing one: neither healthy nor sick."""
+    """Too few cgroups timed to separate a flat cost from a growing one."""
     lacking = Missing(
         "a subtree of some dozen live cgroups and few dying ones to time",
         f"on a quiet moment, off the NIC's cores: time cat SUBTREE/{worst.file}",
@@ -136,7 +137,7 @@ def _timed(walk: WalkCost, *, vague: bool) -> Evidence:
 
 
 def _crowd(census: CgroupCensus | None) -> Evidence | None:
-    """Is it the dead or the living that are walked?"""
+    """Whether most of the cgroups walked are dying or live."""
     if census is None or census.dying is None or census.live is None:
         return None
     total = census.dying + census.live

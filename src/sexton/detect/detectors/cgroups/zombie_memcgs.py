@@ -32,12 +32,22 @@ from __future__ import annotations
 from shlex import quote
 from time import gmtime, strftime
 
-from sexton.detect.ceilings import COST_LIMIT, ID_LIMIT, ceilings
 from sexton.detect.deaths import GRACE, Deaths, deaths
-from sexton.detect.growth import DRAIN, ENOUGH, Growth, growth, pace
+from sexton.detect.findings import absent, names, unread
+from sexton.detect.growth import (
+    COST_LIMIT,
+    DRAIN,
+    ENOUGH,
+    ID_LIMIT,
+    Growth,
+    counts,
+    growth,
+    limits,
+    pace,
+)
 from sexton.detect.leak import AT_ONCE, SETTLED, SOON, TOO_MANY, Leak, leak
 from sexton.detect.owners import LEDGER, LISTED, TRACED, TRACED_BEFORE, UPPER_BOUND, Owner, owners
-from sexton.detect.registry import Advice, Stage, Threshold, detector, missing
+from sexton.detect.registry import Advice, Stage, Threshold, detector
 from sexton.model.chain import Strength
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -75,10 +85,11 @@ SHARE = Threshold("share", 5, "% of the dead", "an owner of so few did not cause
 HOST_VIEW = (
     "sudo sexton diagnose  # on the node; in a pod with hostPID: nsenter -t 1 -C -m sexton diagnose"
 )
-#: The whole tree is in sight, and the kernel still does not say how many are dead.
+#: The whole tree is visible, but the kernel does not say how many are dead.
 DEATHS_ONLY = "sudo sexton zombies --watch counts deaths from now on; counting again may help"
 _MOST = 8
-_ALL = (NORMAL, MANY, RATIO, PLENTY, GRAVE, GRAVE_RATIO, SHARE)
+_COUNT = (NORMAL, MANY, RATIO, PLENTY, GRAVE, GRAVE_RATIO, SHARE)
+_PACE = (GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, SETTLED)
 
 
 def _free(_finding: Finding, window: Window) -> list[Step]:
@@ -112,18 +123,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
 
 @detector(
     needs=(CgroupCensus,),
-    thresholds=(
-        *_ALL,
-        GRACE,
-        ENOUGH,
-        DRAIN,
-        TOO_MANY,
-        SOON,
-        AT_ONCE,
-        SETTLED,
-        ID_LIMIT,
-        COST_LIMIT,
-    ),
+    thresholds=(*_COUNT, *_PACE, ID_LIMIT, COST_LIMIT),
     title="zombie memcgs",
     story="Removed memory cgroups stayed in memory",
     lanes=("memcgs", "cores"),
@@ -152,25 +152,22 @@ def detect(window: Window) -> Finding:
     found = _chosen(every, census.dying)
     named = [owner.dying or 0 for owner in every if owner.names is not None]
     nameless = max(census.dying - sum(named), 0) if any(named) else 0
-    evidence += ceilings(census, window.latest(WalkCost) or (), pace(moved, traced))
+    evidence += limits(census, window.latest(WalkCost) or (), pace(moved, traced))
     evidence += [_owned(owner) for owner in found]
     evidence += [_not_named(nameless, census.dying)] if nameless else []
-    lacking = [] if any(owner.names for owner in found) else _names_missing(window)
+    lacking = [] if any(owner.names for owner in found) else list(_names_missing(window))
     if census.scope != "node":
         lacking.append(Missing(census.reason or "the node's count", HOST_VIEW))
     fresh = len(traced.unreleased) if traced is not None else 0
     draining = moved is not None and moved.draining and fresh < ENOUGH.value
-    exact = (owner.exact for owner in found)
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.INFO if draining else severity,
         _summary(census, (found, nameless), moved, draining=draining) + _arrival(going_on),
         entities={
-            "cgroup": tuple(
-                dict.fromkeys([*(owner.path for owner in found), *(path for path in exact if path)])
-            ),
-            "unit": tuple(dict.fromkeys(owner.unit for owner in found if owner.unit)),
+            "cgroup": names([*(owner.path for owner in found), *(owner.exact for owner in found)]),
+            "unit": names(owner.unit for owner in found),
         },
         start=window.start,
         end=window.end,
@@ -181,13 +178,16 @@ def detect(window: Window) -> Finding:
 
 def _census(window: Window) -> CgroupCensus | None:
     """The last count that could be made, else the last row, which says why not."""
+    if counted := counts(window):
+        return counted[-1][1]
     rows = [row for batch in window.batches(CgroupCensus) or () for row in batch.rows[:1]]
-    counted = [row for row in rows if row.dying is not None]
-    return next(reversed(counted or rows), None)
+    return rows[-1] if rows else None
 
 
 def _cannot_tell(census: CgroupCensus | None) -> Finding:
     why = (census.reason if census else None) or "the memory cgroups could not be counted"
+    whole = census is not None and census.scope == "node" and census.mount_point is not None
+    remedy = DEATHS_ONLY if whole else HOST_VIEW
     evidence: tuple[Evidence, ...] = ()
     if census is not None and census.live is not None:
         evidence = (
@@ -207,18 +207,12 @@ def _cannot_tell(census: CgroupCensus | None) -> Finding:
         Severity.INFO,
         f"dying memory cgroups cannot be counted from here: {why}",
         evidence=evidence,
-        missing=(Missing("the number of dying memory cgroups on the node", _remedy(census)),),
+        missing=(Missing("the number of dying memory cgroups on the node", remedy),),
     )
 
 
-def _remedy(census: CgroupCensus | None) -> str:
-    """What would give the count: another place to look from, or another way to count."""
-    whole = census is not None and census.scope == "node" and census.mount_point is not None
-    return DEATHS_ONLY if whole else HOST_VIEW
-
-
 def _severity(dying: int, live: int | None) -> Severity | None:
-    """`None` where it is healthy; without the live count only the absolute limit counts."""
+    """`None` if healthy; without the live count only the absolute limit applies."""
     times = None if live is None else dying / max(live, 1)
     if dying >= GRAVE.value and times is not None and times >= GRAVE_RATIO.value:
         return Severity.CRITICAL
@@ -238,8 +232,8 @@ def _few(census: CgroupCensus, evidence: list[Evidence], moved: Growth | None) -
     if moved is not None and moved.by >= ENOUGH.value:
         number += f", {moved.by:+,} in {seconds(moved.seconds)}"
     if census.scope == "node":
-        return Finding(NAME, Verdict.ABSENT, Severity.INFO, number, evidence=tuple(evidence))
-    # A clean subtree says nothing of the node it is a part of.
+        return absent(NAME, number, evidence)
+    # A clean subtree says nothing about the rest of the node.
     return Finding(
         NAME,
         Verdict.UNKNOWN,
@@ -356,7 +350,7 @@ def _traced(traced: Deaths) -> Evidence:
 
 
 def _chosen(every: tuple[Owner, ...], dying: int) -> list[Owner]:
-    """Those who made the heap; where nobody's dead could be counted, those with the most bytes."""
+    """Owners with a fair share of the dead; those with the most bytes if none could be counted."""
     counted = [
         owner
         for owner in every
@@ -395,16 +389,10 @@ def _not_named(nameless: int, dying: int) -> Evidence:
     )
 
 
-def _names_missing(window: Window) -> list[Missing]:
-    """Nobody could be named: what would have named them."""
-    lacking = [
-        missing(window.why_missing(kind))
-        for kind in (CgroupEvent, OfflineMemcg)
-        if not window.read(kind)
-    ]
-    if lacking:
-        return lacking
-    return [Missing("their owner: nothing died while watching", "sexton zombies --watch")]
+def _names_missing(window: Window) -> tuple[Missing, ...]:
+    """No owner is known: what would have named one."""
+    nothing_died = Missing("their owner: nothing died while watching", "sexton zombies --watch")
+    return unread(window, CgroupEvent, OfflineMemcg) or (nothing_died,)
 
 
 def _summary(

@@ -19,7 +19,7 @@ reported. Tasks at a low priority (``nice``) count like others; where all other 
 only noted, since the scheduler may pack such tasks on one core on purpose. A container with a
 cpuset of its own that starts too many workers hurts only itself. Tasks that their cgroup's quota
 stopped count as waiting in the kernel: that is why the core must be busy and the node have ready
-tasks. Where every core has such a queue it is `cpu_pressure`. A realtime task that lets nobody run
+tasks. Where every core has such a queue it is `cpu_pressure`. A realtime task that lets nothing run
 leaves no waits to count: see `realtime_hog`. Threads are read of busy processes only, so a waiting
 thread may go unnamed; on kernels without CONFIG_SCHEDSTATS it is not counted either.
 
@@ -41,7 +41,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.findings import AGAIN, absent, and_more, names, too_few_readings, unknown, unread
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.runs import CLOSE_S
 from sexton.detect.stacks import cgroups_of, thread_name
 from sexton.detect.stems import unit_of
@@ -104,7 +105,7 @@ class _Others(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """A task that was ready on a crowded core; `stayed` if it was never seen on another."""
+    """A task that was ready on a crowded core; `stayed` if it was never seen elsewhere."""
 
     name: str
     comm: str
@@ -115,7 +116,7 @@ class _Task(NamedTuple):
 
 
 class _Program(NamedTuple):
-    """Tasks of one name, and their part of the time that ready tasks got there."""
+    """Tasks of one name, and their share of the CPU time that ready tasks got there."""
 
     name: str
     comm: str
@@ -153,8 +154,8 @@ def detect(window: Window) -> Finding:
     """The core that tasks waited for most, and who they were."""
     cores = core_series(window)
     if cores is None or np.isnan(cores.system).all():
-        lacking = Missing("two readings of /proc/stat", "sexton diagnose --seconds 10")
-        return unknown(NAME, "one reading does not show how long tasks waited", (lacking,))
+        what = "two readings of /proc/stat"
+        return too_few_readings(NAME, "one reading does not show how long tasks waited", what)
     watched = float(cores.end[-1] - cores.start[0])
     short = watched < LASTING.value * SLACK
     lasting = watched if short else LASTING.value
@@ -174,9 +175,9 @@ def detect(window: Window) -> Finding:
         if not short:
             mine.sort(key=lambda crowd: crowd is not worst)
             return _contended(window, mine, others, tasks)
-        lacking = Missing(f"a look of {duration(LASTING.value)}", "sexton diagnose --seconds 10")
         words = f"{worst.over.mean:.1f} tasks waited for core {worst.core}; {duration(watched)}"
-        return unknown(NAME, f"{words} is too short to show that it lasts", (lacking,))
+        words += " is too short to show that it lasts"
+        return too_few_readings(NAME, words, f"a look of {duration(LASTING.value)}")
     return _calm(found, lasting)
 
 
@@ -185,8 +186,8 @@ def _lacking(window: Window) -> tuple[Missing, ...]:
         what = "the number of runnable tasks, or /proc/schedstat"
         return (Missing(what, "sudo sexton record  # older versions did not"),)
     if not window.read(Process) and not window.read(RunQueue):
-        return (missing(window.why_missing(Process)),)
-    return (Missing("two readings of each core", "sexton diagnose --seconds 10"),)
+        return unread(window, Process)
+    return (Missing("two readings of each core", AGAIN),)
 
 
 def _crowds(counted: Queues, cores: CoreSeries, lasting: float) -> list[_Crowd]:
@@ -207,7 +208,7 @@ def _crowds(counted: Queues, cores: CoreSeries, lasting: float) -> list[_Crowd]:
 
 
 def _core(waiting: Series, row: int) -> int:
-    """-1 where the row is of all cores."""
+    """The core of a row; -1 if the row is for all cores."""
     thing = waiting.things[row]
     return int(str(thing[0])) if thing else -1
 
@@ -221,7 +222,7 @@ def _meet(one: Stretch, other: Stretch) -> bool:
 
 
 def _stopped(window: Window, over: Stretch, cores: CoreSeries) -> bool:
-    """Whether the node had too few ready tasks for such a queue: the rest is stopped by a quota."""
+    """Whether the node had too few ready tasks for such a queue: a quota stopped the others."""
     ready = series(window, READY_TASKS)
     if ready is None or not len(ready.values):
         return False
@@ -251,8 +252,8 @@ def _others(
 
 
 def _held_there(tasks: Sequence[_Task], others: _Others) -> bool:
-    """Tasks that come and go are not bound to the core, only late. Where the other cores are full
-    as well, as many as make a queue must have stayed."""
+    """Whether the tasks are bound to the core: at least half of them were never seen elsewhere. If
+    the other cores are full as well, as many as make a queue must have stayed."""
     stay = sum(task.stayed for task in tasks)
     return stay >= CROWDED.value if others.full else 2 * stay >= len(tasks)
 
@@ -281,14 +282,14 @@ def _contended(
         _summary(crowds, others, tasks, programs),
         entities={
             "core": tuple(map(str, cores)),
-            "task": tuple(dict.fromkeys(task.name for task in shown)),
-            "unit": tuple(dict.fromkeys(filter(None, map(unit_of, cgroups)))),
+            "task": names(task.name for task in shown),
+            "unit": names(map(unit_of, cgroups)),
             "cgroup": cgroups,
         },
         start=window.wall(over.start),
         end=window.wall(over.end),
         evidence=tuple(evidence),
-        missing=() if window.read(Process) else (missing(window.why_missing(Process)),),
+        missing=unread(window, Process),
     )
 
 
@@ -296,11 +297,11 @@ def _summary(
     crowds: Sequence[_Crowd], others: _Others, tasks: Sequence[_Task], programs: Sequence[_Program]
 ) -> str:
     worst = crowds[0]
-    more = f" (and {count(len(crowds) - 1, 'more core')})" if len(crowds) > 1 else ""
-    rest = count(others.number, "other core")
-    words = f"{worst.over.mean:.0f} tasks waited for core {worst.core}{more} for"
-    words += f" {duration(worst.over.seconds)}"
-    words += "" if others.full else f" while {rest} {_are(others.number)} {others.idle:.0f} % idle"
+    words = f"{worst.over.mean:.0f} tasks waited for core {worst.core}{and_more(crowds, 'core')}"
+    words += f" for {duration(worst.over.seconds)}"
+    if not others.full:
+        rest, were = count(others.number, "other core"), "was" if others.number == 1 else "were"
+        words += f" while {rest} {were} {others.idle:.0f} % idle"
     if programs:
         top = programs[0]
         many = f" ({top.number} tasks)" if top.number > 1 else ""
@@ -312,12 +313,8 @@ def _summary(
     return words
 
 
-def _are(number: int) -> str:
-    return "was" if number == 1 else "were"
-
-
 def _ready(window: Window, over: Stretch, cores: Collection[int]) -> list[_Task]:
-    """Tasks that were ready on these cores, by what they got."""
+    """Tasks that were ready on these cores, those with the most CPU time first."""
     read = threads(window, over.start, min(over.end, over.start + CLOSE_S))
     used: dict[Hashable, float] = defaultdict(float)
     spent: dict[Hashable, float] = defaultdict(float)
@@ -381,13 +378,9 @@ def _calm(counted: Queues, lasting: float) -> Finding:
         mean = highest(waiting.start, waiting.end, waiting.values[row], LASTING.value) or 0.0
         most, core = max((most, core), (mean, _core(waiting, row)), key=lambda pair: pair[0])
     where = f"one (core {core})" if core >= 0 else "all cores together"
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"no tasks bound to a crowded core; at most {most:.1f} tasks waited for {where}",
-        evidence=(_queue(_Crowd(core, Stretch(0.0, lasting, most), 0.0, counted.source)),),
-    )
+    evidence = _queue(_Crowd(core, Stretch(0.0, lasting, most), 0.0, counted.source))
+    summary = f"no tasks bound to a crowded core; at most {most:.1f} tasks waited for {where}"
+    return absent(NAME, summary, [evidence])
 
 
 def _queue(crowd: _Crowd) -> Evidence:

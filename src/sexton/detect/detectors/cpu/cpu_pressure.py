@@ -35,11 +35,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.findings import absent, missing, names, too_few_readings, unknown, unread
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.runs import CLOSE_S
 from sexton.detect.stems import split, unit_of
 from sexton.model.diagnosis import Step
-from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCpu
 from sexton.model.rows.cpu import CoreTimes, ReadyTasks
 from sexton.model.rows.memory import Pressure
@@ -81,7 +82,7 @@ _LITTLE = 25.0
 
 
 class _User(NamedTuple):
-    """Who used CPU time: `percent` of one core, and its part of all that was used."""
+    """A user of CPU time: `percent` of one core, and its `share` of all that was used."""
 
     name: str
     percent: float
@@ -133,8 +134,8 @@ def detect(window: Window) -> Finding:
     found = waiting(window)
     stalls = _stalls(window)
     if cores is None or np.isnan(cores.system).all():
-        lacking = Missing("two readings of /proc/stat", "sexton diagnose --seconds 10")
-        return unknown(NAME, "one reading does not show who waited", (lacking,))
+        what = "two readings of /proc/stat"
+        return too_few_readings(NAME, "one reading does not show who waited", what)
     watched = float(cores.end[-1] - cores.start[0])
     short = watched < LASTING.value * SLACK
     lasting = watched if short else LASTING.value
@@ -167,7 +168,7 @@ def _stalls(window: Window) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
 
 
 def _busy(cores: CoreSeries, over: Stretch) -> float:
-    """Of all cores, in per cent of the time: working, or taken by the hypervisor."""
+    """Per cent of the time that all cores were busy, or taken by the hypervisor."""
     shares = cores.over(over.start, over.end).values()
     known = [min(share.busy + share.wait, 100.0) for share in shares]
     return sum(known) / len(known) if known else 0.0
@@ -184,12 +185,12 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
     if found is not None:
         lasts = worst.seconds >= LASTING.value * SLACK
         severity = Severity.CRITICAL if worst.mean >= GRAVE.value and lasts else Severity.WARNING
-    evidence = [_how_many(worst, found), *_psi(window, worst), _full(worst, cores)]
+    evidence = [_how_many(worst, found), *_psi(window, worst)]
+    evidence.append(_busy_evidence(_busy(cores, worst), duration(worst.seconds)))
     evidence += [_used(user) for user in users[:_SHOWN]]
     evidence += [_stood(window, span, pair) for pair in _stalled(window, span)[:_SHOWN]]
     evidence += [_waited(waiter) for waiter in waiters[:_SHOWN]]
     top = sorted(tasks, key=lambda task: -task.percent)[:_SHOWN]
-    units = [user.unit for user in users[:1] if user.unit is not None]
     return Finding(
         NAME,
         Verdict.PRESENT,
@@ -197,14 +198,14 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
         _summary(worst, len(shares), found, users),
         entities={
             "core": tuple(str(core) for core in sorted(shares)),
-            "task": tuple(dict.fromkeys(task.name for task in (*top, *waiters[:_SHOWN]))),
-            "unit": tuple(units),
-            "cgroup": tuple(user.cgroup for user in users[:1] if user.cgroup is not None),
+            "task": names(task.name for task in (*top, *waiters[:_SHOWN])),
+            "unit": names(user.unit for user in users[:1]),
+            "cgroup": names(user.cgroup for user in users[:1]),
         },
         start=window.wall(worst.start),
         end=window.wall(worst.end),
         evidence=tuple(evidence),
-        missing=() if window.read(Process) else (missing(window.why_missing(Process)),),
+        missing=unread(window, Process),
     )
 
 
@@ -225,7 +226,6 @@ def _unread(window: Window, lapse: Stretch, cores: CoreSeries) -> Finding:
         round(lapse.seconds, 2),
         "Sexton was stopped, or waited for a disk",
     )
-    units = [user.unit for user in users[:1] if user.unit is not None]
     return Finding(
         NAME,
         Verdict.PRESENT,
@@ -233,8 +233,8 @@ def _unread(window: Window, lapse: Stretch, cores: CoreSeries) -> Finding:
         words,
         entities={
             "core": tuple(str(core) for core in sorted(cores.cores)),
-            "unit": tuple(units),
-            "cgroup": tuple(user.cgroup for user in users[:1] if user.cgroup is not None),
+            "unit": names(user.unit for user in users[:1]),
+            "cgroup": names(user.cgroup for user in users[:1]),
         },
         start=window.wall(lapse.start),
         end=window.wall(lapse.end),
@@ -247,17 +247,12 @@ def _unread(window: Window, lapse: Stretch, cores: CoreSeries) -> Finding:
 
 
 def _too_short(watched: float, calm: Finding, found: Waiting | None) -> Finding:
-    """Many waited, for as long as was watched: whether it lasts is not known."""
-    if found is None or not any(
-        (evidence.number or 0) >= CROWDED.value for evidence in calm.evidence[:1]
-    ):
+    """*Unknown* if many tasks waited for all of a window too short to show that it lasts."""
+    waited, busy = calm.evidence[0], calm.evidence[-1]
+    if found is None or (waited.number or 0) < CROWDED.value or (busy.number or 0) < FULL.value:
         return calm
-    if (calm.evidence[-1].number or 0) < FULL.value:
-        return calm
-    lacking = Missing(f"a look of {duration(LASTING.value)}", "sexton diagnose --seconds 10")
-    return unknown(
-        NAME, f"{calm.summary}; {duration(watched)} is too short to show that it lasts", (lacking,)
-    )
+    summary = f"{calm.summary}; {duration(watched)} is too short to show that it lasts"
+    return too_few_readings(NAME, summary, f"a look of {duration(LASTING.value)}")
 
 
 def _summary(worst: Stretch, cores: int, found: Waiting | None, users: Sequence[_User]) -> str:
@@ -276,12 +271,13 @@ def _summary(worst: Stretch, cores: int, found: Waiting | None, users: Sequence[
 
 
 def _accounted(users: Sequence[_User]) -> float:
-    """How much of the time is accounted for: cgroups, unless only some of them could be read."""
+    """Per cent of the CPU time accounted for, at most 50: by it cgroups are preferred to processes,
+    unless only some cgroups could be read."""
     return min(sum(user.share for user in users), 50.0) if users else -1.0
 
 
 def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
-    """Processes over a span: what they used, and in how many readings they were ready."""
+    """Processes over a span: their CPU time, and the share of readings in which they were ready."""
     read = window.between(Process, *span) if window.read(Process) else ()
     used: dict[tuple[int, int], float] = defaultdict(float)
     spent: dict[tuple[int, int], float] = defaultdict(float)
@@ -290,16 +286,16 @@ def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
         used[task] += ((step.delta("user_ms") or 0) + (step.delta("system_ms") or 0)) / 10
         spent[task] += step.seconds
     ready: dict[tuple[int, int], int] = defaultdict(int)
-    names: dict[tuple[int, int], str] = {}
+    comms: dict[tuple[int, int], str] = {}
     for batch in read:
         for row in batch.rows:
-            names[row.pid, row.start_ms] = row.comm
+            comms[row.pid, row.start_ms] = row.comm
             ready[row.pid, row.start_ms] += row.state == "R"
     enough = len(read) >= _READINGS
     return [
         _Task(
-            f"{names[task]}[{task[0]}]",
-            names[task],
+            f"{comms[task]}[{task[0]}]",
+            comms[task],
             amount / spent[task],
             100 * ready[task] / len(read) if enough else 0.0,
         )
@@ -309,7 +305,7 @@ def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
 
 
 def _programs(tasks: Sequence[_Task]) -> list[_User]:
-    """By name: a neighbour with many workers is one neighbour."""
+    """By name: a program with many workers counts as one."""
     total = sum(task.percent for task in tasks)
     by_name: dict[str, list[_Task]] = defaultdict(list)
     for task in tasks:
@@ -324,7 +320,7 @@ def _programs(tasks: Sequence[_Task]) -> list[_User]:
 
 
 def _cgroups(window: Window, span: tuple[float, float]) -> list[_User]:
-    """Units, and cgroups that are in none, by the time they used; none where that is not read."""
+    """Units, and cgroups outside units, by CPU time used; empty if that was not read."""
     used, covered = _moved(window, span, "used_us")
     return _users(used, covered, _inside(window, covered, _total(used)))
 
@@ -371,7 +367,7 @@ def _inside(window: Window, span: tuple[float, float], total_us: float) -> float
 def _moved(
     window: Window, span: tuple[float, float], field: str
 ) -> tuple[Mapping[str, float], tuple[float, float]]:
-    """By cgroup, what a counter moved by around a span, and from when to when that was.
+    """By cgroup, how far a counter moved around a span, and the start and end of that time.
 
     A cgroup that is new since the reading before has counted from zero.
     """
@@ -406,7 +402,7 @@ def _stalled(window: Window, span: tuple[float, float]) -> list[tuple[str, float
 
 
 def _waiters(tasks: Sequence[_Task], noisy: _User | None) -> list[_Task]:
-    """Processes that were ready and hardly ran; not the neighbour's own."""
+    """Processes that were ready and hardly ran, except those of the noisiest program."""
     found = [
         task
         for task in tasks
@@ -424,7 +420,7 @@ def _calm(
 ) -> Finding:
     whole = Stretch(float(cores.start[0]), float(cores.end[-1]), 0.0)
     busy = _busy(cores, whole)
-    evidence = [_evidence_of_busy(busy, duration(whole.seconds))]
+    evidence = [_busy_evidence(busy, duration(whole.seconds))]
     words = ""
     if found is not None:
         most = highest(found.start, found.end, found.tasks, LASTING.value) or 0.0
@@ -435,13 +431,7 @@ def _calm(
         most = highest(*stalls, LASTING.value) or 0.0
         words = f"tasks waited for a core at most {most:.0f} % of {duration(LASTING.value)}"
         evidence.insert(0, _some(most, duration(LASTING.value)))
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"{words}; cores {busy:.0f} % busy",
-        evidence=tuple(evidence),
-    )
+    return absent(NAME, f"{words}; cores {busy:.0f} % busy", evidence)
 
 
 def _how_many(worst: Stretch, found: Waiting | None) -> Evidence:
@@ -481,11 +471,7 @@ def _psi(window: Window, worst: Stretch) -> list[Evidence]:
     return [_some(float(share[inside].mean()), duration(worst.seconds))]
 
 
-def _full(worst: Stretch, cores: CoreSeries) -> Evidence:
-    return _evidence_of_busy(_busy(cores, worst), duration(worst.seconds))
-
-
-def _evidence_of_busy(busy: float, when: str) -> Evidence:
+def _busy_evidence(busy: float, when: str) -> Evidence:
     return Evidence(
         "all cores busy",
         f"{busy:.0f} %",

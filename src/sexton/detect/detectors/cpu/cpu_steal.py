@@ -3,7 +3,7 @@
 **What is seen.** Per core, from two or more readings of `/proc/stat`: the share of time in which it
 had work and the hypervisor ran something else (`steal`), on average over ten seconds and more.
 
-**Why it hurts.** Every task on that core stands still meanwhile, and nothing inside the machine
+**Why it hurts.** Every task on that core stops in that time, and nothing inside the machine
 shows why: the load is high, no task is busy, timers and heartbeats are late. Soft lockups and RCU
 stalls are reported for cores that were simply not run.
 
@@ -14,8 +14,8 @@ machine whose clocks jump. Some per cent are ordinary on shared hosts.
 **Check by hand.** ``mpstat -P ALL 1 10`` (`%steal`), ``vmstat 1`` (`st`).
 
 **What to do.** It cannot be fixed from inside. Move the machine to another host (stop and start
-it), take an instance type with cores of its own, or look at its CPU credits. On a host of one's
-own: fewer virtual cores per real one, or pin them.
+it), take an instance type with dedicated cores, or look at its CPU credits. On your own
+hypervisor: run fewer virtual cores per real one, or pin them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
-from sexton.model.diagnosis import Step
-from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.detect.findings import absent, and_more, too_few_readings
+from sexton.detect.registry import Threshold, detector, look
+from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
-from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.cores import core_series
@@ -54,10 +53,6 @@ def _ruled_out(window: Window) -> str:
     return "" if found is None or np.isnan(found.stolen).all() else "steal"
 
 
-def _look(_finding: Finding, _window: Window) -> list[Step]:
-    return [Step("mpstat -P ALL 1 10", "is it still happening? %steal by core", READS)]
-
-
 @detector(
     needs=(CoreTimes,),
     thresholds=(TAKEN, GRAVE, LASTING),
@@ -67,16 +62,16 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
     about=("core",),
     answers={"core": 6},
     ruled_out=_ruled_out,
-    advice=Advice(Stage.LOOK, _look),
+    advice=look("mpstat -P ALL 1 10", "is it still happening? %steal by core"),
 )
 def detect(window: Window) -> Finding:
     """The core that was taken away most, and all others above the limit."""
     found = core_series(window)
     if found is None or np.isnan(found.stolen).all():
-        lacking = Missing("two readings of /proc/stat", "sexton diagnose --seconds 10")
-        return unknown(NAME, "one reading does not show what was stolen when", (lacking,))
+        what = "two readings of /proc/stat"
+        return too_few_readings(NAME, "one reading does not show what was stolen when", what)
     start, end, cores, share = found.start, found.end, found.cores, found.percent(found.stolen)
-    # Of most cores nothing is ever stolen: a mean cannot be more than the most of one step.
+    # Most cores lose nothing: skip those whose highest step is too low for any mean.
     peaks = np.nan_to_num(share).max(axis=1).tolist()
     taken = [
         _Stolen(core, max(stretches, key=lambda stretch: stretch.mean * stretch.seconds))
@@ -90,16 +85,17 @@ def detect(window: Window) -> Finding:
         for peak, core, row in sorted(zip(peaks, cores, range(len(cores)), strict=True))[::-1]:
             if peak >= max(most[0], 1e-9):
                 most = max(most, (highest(start, end, share[row], LASTING.value) or 0.0, core))
-        return _calm(window, *most)
+        percent, core = most
+        evidence = _evidence(core, percent, f"in {duration(window.seconds)}")
+        return absent(NAME, f"at most {percent:.0f} % of a core stolen (core {core})", [evidence])
     taken.sort(key=lambda item: (-item.worst.mean, item.core))
     worst = taken[0]
-    others = f" (and {count(len(taken) - 1, 'more core')})" if len(taken) > 1 else ""
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.CRITICAL if worst.worst.mean >= GRAVE.value else Severity.WARNING,
-        f"the hypervisor took {worst.worst.mean:.0f} % of core {worst.core}{others}"
-        f" for {duration(worst.worst.seconds)}",
+        f"the hypervisor took {worst.worst.mean:.0f} % of core {worst.core}"
+        f"{and_more(taken, 'core')} for {duration(worst.worst.seconds)}",
         entities={"core": tuple(str(item.core) for item in taken)},
         start=window.wall(min(item.worst.start for item in taken)),
         end=window.wall(max(item.worst.end for item in taken)),
@@ -107,16 +103,6 @@ def detect(window: Window) -> Finding:
             _evidence(item.core, item.worst.mean, f"over {duration(item.worst.seconds)}")
             for item in taken[:_SHOWN]
         ),
-    )
-
-
-def _calm(window: Window, most: float, core: int) -> Finding:
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"at most {most:.0f} % of a core stolen (core {core})",
-        evidence=(_evidence(core, most, f"in {duration(window.seconds)}"),),
     )
 
 

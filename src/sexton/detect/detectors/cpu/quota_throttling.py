@@ -35,25 +35,19 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.counters import moved
-from sexton.detect.registry import (
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    detector,
-    not_applicable,
-    unknown,
-)
-from sexton.detect.stalls import SHORTAGE
+from sexton.detect.detectors.memory.memory_pressure import SHORTAGE
+from sexton.detect.findings import absent, and_more, names, not_applicable, too_few_readings
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
+from sexton.detect.runs import around
 from sexton.detect.stems import unit_of
 from sexton.model.diagnosis import Step
-from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupThrottle, Mount
 from sexton.model.rows.unit import Unit
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import SLACK, Born, Stepper, Steps, runs, steps_of, stretches, sums
+from sexton.series.rates import SLACK, Born, Stepper, Steps, steps_of, stretches, sums
 
 NAME = "quota_throttling"
 
@@ -107,7 +101,7 @@ class _Stretch(NamedTuple):
 
     @property
     def stopped(self) -> float:
-        """Of the time, in per cent; more than 100 where it was stopped on several cores."""
+        """Per cent of the time; more than 100 if it was stopped on several cores."""
         return 100 * self.stopped_s / self.seconds
 
     @property
@@ -157,7 +151,7 @@ def _look(finding: Finding, window: Window) -> list[Step]:
     rises_with=SHORTAGE,
 )
 def detect(window: Window) -> Finding:
-    """Who is stopped by its quota, the one that is stopped longest first."""
+    """Cgroups that their quota throttles, the one throttled longest first."""
     if not window.row_count(CgroupThrottle):
         return not_applicable(NAME, "no cgroup here has run under a CPU quota")
     worst = list(_worst_of_each(window))
@@ -173,10 +167,10 @@ def detect(window: Window) -> Finding:
 
 
 def _moved(window: Window, paths: Collection[str] | None = None) -> Steps:
-    """What cgroups counted between neighbouring readings, from their birth on where that was seen.
+    """How far the counters of cgroups moved between readings, from creation on if that was seen.
 
-    One that has counted more than can have been since had a quota before, that was taken from it
-    and given back.
+    A new cgroup whose counters are too high for its age had a quota before that was removed and
+    set again.
     """
     read = window.columns(
         CgroupThrottle, _COUNTERS, None if paths is None else lambda key: key[0] in paths
@@ -185,10 +179,9 @@ def _moved(window: Window, paths: Collection[str] | None = None) -> Steps:
 
 
 def _worst_of_each(window: Window) -> Iterator[_Stretch]:
-    """Of every cgroup the stretch that hurts most, or in which it was stopped longest.
+    """For every cgroup the stretch that hurts most, else in which it was stopped longest.
 
-    Hours of many cgroups are gone through piece by piece, and only those stopped longest as a
-    whole.
+    Hours of many cgroups are read piece by piece; only those stopped longest are read whole.
     """
     stopped: dict[str, float] = {}
     stepper = Stepper(Born("periods", 1 / _PERIOD_S))
@@ -206,7 +199,7 @@ def _worst_of_each(window: Window) -> Iterator[_Stretch]:
 
 
 def _worst(moved: Steps, row: int, path: str) -> _Stretch:
-    # A counter that went back is of a cgroup made anew under the same path: it counts nothing.
+    # A counter that went back belongs to a new cgroup of the same path: skip that step.
     known = ~np.isnan(np.stack([array[row] for array in moved.moved.values()])).all(axis=0)
     start, end = moved.start[known], moved.end[known]
     first = stretches(start, end, STRETCH.value)
@@ -230,50 +223,42 @@ def _worst(moved: Steps, row: int, path: str) -> _Stretch:
 
 
 def _seen_once(window: Window) -> Finding:
-    """No cgroup was read twice: one that is still there may have been stopped at any time before,
-    one that is gone was not there for long."""
+    """No cgroup was read twice: one that still exists may have been throttled at any time before,
+    one that is gone did not exist for long."""
     if any(row.throttled for row in window.latest(CgroupThrottle) or ()):
-        lacking = Missing("two readings of cpu.stat", "sexton diagnose --seconds 10")
-        return unknown(NAME, "one reading does not show when a cgroup was throttled", (lacking,))
+        what = "two readings of cpu.stat"
+        return too_few_readings(NAME, "one reading does not show when a cgroup was throttled", what)
     rows = {row.path: row for row in window.all(CgroupThrottle) or ()}
     most = max(rows.values(), key=lambda row: (row.throttled, row.path))
     share = 100 * most.throttled / most.periods
-    text = "in one reading only: too short-lived to be throttled for long"
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"{count(len(rows), 'cgroup')} with a CPU quota, "
-        + (text if most.throttled else "none ever throttled"),
-        evidence=(
-            Evidence(
-                f"throttled periods of {most.path}",
-                f"{share:.0f} % ({most.throttled:,} of {most.periods:,})",
-                f"< {NOTED.value:.0f} %",
-                "periods since it was created",
-                "cpu.stat",
-                share,
-                "it was recreated under another name and throttled there",
-            ),
-        ),
+    text = "none ever throttled"
+    if most.throttled:
+        text = "in one reading only: too short-lived to be throttled for long"
+    periods = Evidence(
+        f"throttled periods of {most.path}",
+        f"{share:.0f} % ({most.throttled:,} of {most.periods:,})",
+        f"< {NOTED.value:.0f} %",
+        "periods since it was created",
+        "cpu.stat",
+        share,
+        "it was recreated under another name and throttled there",
     )
+    return absent(NAME, f"{count(len(rows), 'cgroup')} with a CPU quota, {text}", [periods])
 
 
 def _around(moved: Steps, worst: _Stretch) -> tuple[float, float]:
-    """From when to when it went on without a break, the worst stretch among it."""
+    """Start and end of the unbroken throttling that includes the worst stretch."""
     periods, throttled = (np.nan_to_num(moved.moved[name][0]) for name in _COUNTERS[:2])
     often = (periods > 0) & (100 * throttled >= NOTED.value * periods)
     often |= (moved.start >= worst.start) & (moved.end <= worst.end)
-    touching = [run for run in runs(moved, often[None]) if run.overlap(worst.start, worst.end) > 0]
-    return (touching[0].start, touching[-1].end) if touching else (worst.start, worst.end)
+    return around(moved, often, worst.start, worst.end)
 
 
 def _throttled(window: Window, noted: Sequence[_Stretch], span: tuple[float, float]) -> Finding:
     worst = noted[0]
     unit = _unit(window, worst.path)
     whose = f" ({unit})" if unit is not None and not worst.path.endswith(unit) else ""
-    others = f" (and {count(len(noted) - 1, 'more cgroup')})" if len(noted) > 1 else ""
-    units = dict.fromkeys(_unit(window, stretch.path) for stretch in noted)
+    others = and_more(noted, "cgroup")
     return Finding(
         NAME,
         Verdict.PRESENT,
@@ -283,7 +268,7 @@ def _throttled(window: Window, noted: Sequence[_Stretch], span: tuple[float, flo
         f" {duration(worst.stopped_s)}",
         entities={
             "cgroup": tuple(stretch.path for stretch in noted),
-            "unit": tuple(item for item in units if item is not None),
+            "unit": names(_unit(window, stretch.path) for stretch in noted),
         },
         start=window.wall(span[0]),
         end=window.wall(span[1]),
@@ -299,16 +284,20 @@ def _unit(window: Window, path: str) -> str | None:
     return unit_of(path)
 
 
-def _evidence(stretch: _Stretch) -> Iterable[Evidence]:
-    yield Evidence(
+def _periods(stretch: _Stretch, wrong_if: str) -> Evidence:
+    return Evidence(
         f"throttled periods of {stretch.path}",
         f"{stretch.share:.0f} % ({stretch.throttled:,} of {stretch.periods:,})",
         f"< {NOTED.value:.0f} %",
         f"periods in {duration(stretch.seconds)}",
         "cpu.stat",
         stretch.share,
-        "the quota is meant to limit it",
+        wrong_if,
     )
+
+
+def _evidence(stretch: _Stretch) -> Iterable[Evidence]:
+    yield _periods(stretch, "the quota is meant to limit it")
     yield Evidence(
         f"throttled time of {stretch.path}",
         f"{stretch.stopped_s:.1f} s",
@@ -329,20 +318,5 @@ def _free(window: Window, worst: Sequence[_Stretch]) -> Finding:
         )
     else:
         text += ", none throttled"
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        text,
-        evidence=(
-            Evidence(
-                f"throttled periods of {most.path}",
-                f"{most.share:.0f} % ({most.throttled:,} of {most.periods:,})",
-                f"< {NOTED.value:.0f} %",
-                f"periods in {duration(most.seconds)}",
-                "cpu.stat",
-                most.share,
-                f"it was throttled outside these {duration(window.seconds)}",
-            ),
-        ),
-    )
+    outside = f"it was throttled outside these {duration(window.seconds)}"
+    return absent(NAME, text, [_periods(most, outside)])

@@ -26,7 +26,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sexton.detect.detectors.cpu.saturated_core import Blame, blame
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.findings import absent, and_more, names, unknown, unread
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.stacks import cgroups_of
 from sexton.detect.stems import unit_of
 from sexton.model.diagnosis import Step
@@ -52,7 +53,7 @@ ALL = Threshold(
 )
 
 _POLICIES = {1: "FIFO", 2: "RR", 6: "DEADLINE"}
-#: Who ran is looked up in the last part of a hold that may have lasted for hours.
+#: The task is looked up in the last part of a hold, which may have lasted for hours.
 _LOOKED_AT_S = 60.0
 _SHOWN = 8
 
@@ -101,16 +102,13 @@ def detect(window: Window) -> Finding:
     """Cores that a realtime thread held, the longest first."""
     series = core_series(window)
     if series is None or not window.read(Thread):
-        lacking = (missing(window.why_missing(Thread)),) if not window.read(Thread) else ()
-        return unknown(NAME, "whether a realtime task holds a core is unknown", lacking)
+        what = "whether a realtime task holds a core is unknown"
+        return unknown(NAME, what, unread(window, Thread))
     policies = window.distinct(Thread, ("pid", "tid", "policy"))
     if policies and all(policy is None for _, _, policy in policies):
-        lacking = (
-            Missing(
-                "the threads' scheduling policy", "sudo sexton record  # older versions did not"
-            ),
-        )
-        return unknown(NAME, "the scheduling policy of threads was not recorded", lacking)
+        grant = "sudo sexton record  # older versions did not"
+        lacking = Missing("the threads' scheduling policy", grant)
+        return unknown(NAME, "the scheduling policy of threads was not recorded", [lacking])
     realtime = {pid for pid, _, policy in policies if policy in _POLICIES}
     hogs = _hogs(window, series) if realtime else []
     return _held(window, hogs) if hogs else _calm(len(realtime))
@@ -146,18 +144,17 @@ def _held(window: Window, hogs: list[_Hog]) -> Finding:
     mine = cgroups_of(window, [thread.pid], hold.end)
     place = (unit_of(mine[0]) or mine[0]) if mine else ""
     where = "in user mode" if hold.shares.user >= hold.shares.kernel else "in the kernel"
-    others = f" (and {count(len(hogs) - 1, 'more core')})" if len(hogs) > 1 else ""
     aside = "; the core is isolated, so this may be on purpose" if worst.isolated else ""
     return Finding(
         NAME,
         Verdict.PRESENT,
         worst.severity,
-        f"core {hold.core}{others} was held {where} for {duration(hold.seconds)} by the"
-        f" {worst.policy} task {worst.by.name}{f' of {place}' if place else ''}{aside}",
+        f"core {hold.core}{and_more(hogs, 'core')} was held {where} for {duration(hold.seconds)}"
+        f" by the {worst.policy} task {worst.by.name}{f' of {place}' if place else ''}{aside}",
         entities={
             "core": tuple(str(hog.hold.core) for hog in hogs),
-            "task": tuple(dict.fromkeys(hog.by.name for hog in hogs)),
-            "unit": tuple(dict.fromkeys(filter(None, map(unit_of, cgroups)))),
+            "task": names(hog.by.name for hog in hogs),
+            "unit": names(map(unit_of, cgroups)),
             "cgroup": cgroups,
         },
         start=window.wall(hold.start),
@@ -191,21 +188,15 @@ def _evidence(hog: _Hog) -> tuple[Evidence, Evidence]:
 
 
 def _calm(number: int) -> Finding:
-    summary = f"no core held by a realtime task; {count(number, 'busy process', 'busy processes')}"
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"{summary} with a realtime thread",
-        evidence=(
-            Evidence(
-                "cores held by a realtime task",
-                "0",
-                f"0 for {HELD.value:.0f} s",
-                "cores",
-                "/proc/stat, /proc/PID/task/TID/stat",
-                0,
-                "there were too many threads to read, and this one was left out",
-            ),
-        ),
+    none = Evidence(
+        "cores held by a realtime task",
+        "0",
+        f"0 for {HELD.value:.0f} s",
+        "cores",
+        "/proc/stat, /proc/PID/task/TID/stat",
+        0,
+        "there were too many threads to read, and this one was left out",
     )
+    busy = count(number, "busy process", "busy processes")
+    summary = f"no core held by a realtime task; {busy} with a realtime thread"
+    return absent(NAME, summary, [none])

@@ -12,11 +12,11 @@ pinned there. A 96-core machine with one core at 100 % shows 1 % more on every d
 **What would make it wrong.** A core that is busy in *user* mode is doing its job and is not
 reported as a problem; steal time belongs to the hypervisor. A window shorter than two seconds
 cannot separate a spike from a stall, and readings far apart average a stall away. The kernel time
-of the steps right before and after is not counted, since nothing tells when in a step it was spent:
-the stall lasted at least so long, and less than a step longer at either end. The task is named only
-where one thread's time accounts for it. Under a hypervisor that takes time away without reporting
-steal time, a core's parts do not add up to the clock: its shares are then of what it was given, as
-mpstat has them, and the evidence says how little that was.
+of the steps right before and after is not counted, since it is unknown when in a step it was spent:
+the stall lasted at least that long, and less than a step longer at either end. The task is named
+only if one thread's time accounts for it. Under a hypervisor that takes time away without reporting
+steal time, a core's parts do not add up to the clock: its shares are then shares of the time it
+got, as in mpstat, and the evidence says how little that was.
 
 **Check by hand.** ``mpstat -P ALL 1 10``, then ``pidstat -t -u 1`` and its CPU column.
 
@@ -34,14 +34,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.findings import AGAIN, absent, and_more, names, too_few_readings, unread
+from sexton.detect.registry import Advice, Stage, Threshold, detector
 from sexton.detect.stacks import hottest, on_cores, thread_name
 from sexton.detect.witness import remembered
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.task import Thread
-from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.cores import WHOLE, CoreSeries, Hold, core_series
@@ -58,11 +58,11 @@ GRAVE = Threshold("grave", 5, "s in a row", "the transmit watchdogs of ENA and o
 BLAME = Threshold(
     "blame", 50, "% of the held time", "a task that used less than half of it did not hold the core"
 )
-#: The evidence that separates system time from softirq ends so; its number is the system's share.
+#: Suffix of the evidence that separates system time from softirq; its number is system time.
 BY_KIND = "by kind"
 _IN_A_ROW = "seconds in a row"
 _SHOWN = 8
-#: Cores are read a moment before or after whatever a span was measured by.
+#: Cores are read a moment before or after the readings that a span comes from.
 _AROUND_S = 1.5
 
 
@@ -93,7 +93,7 @@ def _record_stacks(finding: Finding, _window: Window) -> list[Step]:
 
 
 def _beginnings(finding: Finding, window: Window) -> list[float]:
-    """When its cores were held, each time."""
+    """When each hold of its cores began."""
     cores = finding.entities.get("core", ())
     return [window.wall(hold.start) for hold in holds(window) if str(hold.core) in cores]
 
@@ -118,35 +118,29 @@ def detect(window: Window) -> Finding:
     batches = window.bounds_of(CoreTimes)
     watched = batches[1] - batches[0] if batches is not None else 0.0
     if watched < HELD.value * SLACK:
-        lacking = Missing(
-            f"readings at least {HELD.value:.0f} s apart", "sexton diagnose --seconds 10"
-        )
+        what = f"readings at least {HELD.value:.0f} s apart"
         summary = f"{duration(watched)} of readings cannot separate a stall from a spike"
-        return unknown(NAME, summary, (lacking,))
+        return too_few_readings(NAME, summary, what)
     series = core_series(window)
     if series is None or np.isnan(series.system).all():
-        lacking = Missing("two readings of one core in order", "sexton diagnose --seconds 10")
-        return unknown(NAME, "every core's counters went backwards", (lacking,))
+        what = "two readings of one core in order"
+        return too_few_readings(NAME, "every core's counters went backwards", what)
     held = sorted(holds(window), key=lambda hold: -hold.seconds)
     return _held(held, window) if held else _calm(series, watched)
 
 
 def holds(window: Window) -> list[Hold]:
-    """Every time a core was held in the kernel for long enough to count."""
+    """Every hold of a core in the kernel that lasted long enough to count."""
     limits = (KERNEL_SHARE.value, HELD.value)
-
-    def held() -> list[Hold]:
-        series = core_series(window)
-        return [] if series is None else series.held(*limits)
-
-    return window.keep(("holds", limits), held)
+    series = core_series(window)
+    return window.keep(("holds", limits), lambda: [] if series is None else series.held(*limits))
 
 
 def held_meanwhile(
     window: Window, cores: Collection[int], span: tuple[float, float]
 ) -> dict[int, Hold]:
-    """Of these cores those that were held during a span (monotonic seconds) for long enough to
-    count, each with its longest hold, all of it."""
+    """Those of these cores that were held long enough during a span (monotonic seconds), each with
+    its longest hold, even beyond the span."""
     start, end = span[0] - _AROUND_S, span[1] + _AROUND_S
     found: dict[int, Hold] = {}
     for hold in holds(window):
@@ -156,7 +150,7 @@ def held_meanwhile(
 
 
 def seconds_held(finding: Finding) -> float | None:
-    """How long the worst of its cores was held; `None` where none was."""
+    """Seconds that the worst of its cores was held; `None` if none was."""
     return next((item.number for item in finding.evidence if item.unit == _IN_A_ROW), None)
 
 
@@ -166,31 +160,23 @@ def _calm(series: CoreSeries, watched: float) -> Finding:
     known = ~np.isnan(series.system).all(axis=0)
     coarse = float((series.end - series.start)[known].max())
     blurred = float(np.nanmax(series.kernel))
-    lacking: tuple[Missing, ...] = ()
+    lacking = []
     if coarse > 2 * HELD.value and blurred >= HELD.value:
         what = f"readings {duration(coarse)} apart average away shorter stalls"
-        lacking = (Missing(what, "sexton diagnose --seconds 10"),)
+        lacking.append(Missing(what, AGAIN))
     share = float(percent[row, step])
     lasted = float(series.end[step] - series.start[step])
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"no core held in the kernel; busiest there: core {series.cores[row]}, {share:.0f} % "
-        f"over {duration(lasted)}",
-        evidence=(
-            Evidence(
-                "worst core in the kernel, one step",
-                f"{share:.0f} %",
-                f"< {KERNEL_SHARE.value:.0f} % for {HELD.value:.0f} s",
-                "% of a core",
-                "/proc/stat",
-                share,
-                f"the stall was outside these {duration(watched)}",
-            ),
-        ),
-        missing=lacking,
+    worst = Evidence(
+        "worst core in the kernel, one step",
+        f"{share:.0f} %",
+        f"< {KERNEL_SHARE.value:.0f} % for {HELD.value:.0f} s",
+        "% of a core",
+        "/proc/stat",
+        share,
+        f"the stall was outside these {duration(watched)}",
     )
+    core = f"core {series.cores[row]}, {share:.0f} % over {duration(lasted)}"
+    return absent(NAME, f"no core held in the kernel; busiest there: {core}", [worst], lacking)
 
 
 def _held(held: Sequence[Hold], window: Window) -> Finding:
@@ -209,15 +195,13 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     span = (window.wall(worst.start), window.wall(worst.end))
     if (function := hottest(on_cores(window, {str(worst.core)}, span))) is not None:
         evidence.append(_function(worst.core, *function))
-    lacking: list[Missing] = []
-    if not threads:
-        lacking.append(missing(window.why_missing(Thread)))
-    elif worst.core not in blamed:
+    lacking = unread(window, Thread)
+    if threads and worst.core not in blamed:
         what = f"no single thread accounts for core {worst.core}"
-        lacking.append(Missing(what, f"sudo perf top -g -C {worst.core}"))
+        lacking = (Missing(what, f"sudo perf top -g -C {worst.core}"),)
     by = f" by {blamed[worst.core].name}" if worst.core in blamed else ""
     where = "in softirq" if worst.is_softirq else "in the kernel"
-    others = f" (and {count(len(longest) - 1, 'more core')})" if len(longest) > 1 else ""
+    others = and_more(longest, "core")
     return Finding(
         NAME,
         Verdict.PRESENT,
@@ -225,12 +209,12 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
         f"core {worst.core}{others} was held {where} for {duration(worst.seconds)}{by}",
         entities={
             "core": tuple(str(core) for core in longest),
-            "task": tuple(dict.fromkeys(mine.name for mine in blamed.values())),
+            "task": names(mine.name for mine in blamed.values()),
         },
         start=span[0],
         end=span[1],
         evidence=tuple(evidence),
-        missing=tuple(lacking),
+        missing=lacking,
     )
 
 
@@ -299,11 +283,11 @@ def _function(core: int, name: str, share: float) -> Evidence:
 
 
 def blame(held: Mapping[int, Hold], window: Window) -> dict[int, Blame]:
-    """Per held core, the thread whose own time moved most on it while it was held.
+    """Per held core, the thread that used most CPU time on it while it was held.
 
-    Threads are read a moment after the cores, and a thread is first seen when its process has
-    already moved: of a step counts what fits into its overlap with the hold, and a thread is
-    measured against the time it was seen, which must be half of the hold at least.
+    Threads are read a moment after the cores, and a thread is read only once its process has used
+    CPU time. So only as much of a step counts as fits into its overlap with the hold, and a
+    thread's share is of the time it was seen, which must be at least half of the hold.
     """
     blamed = {}
     for core, hold in held.items():

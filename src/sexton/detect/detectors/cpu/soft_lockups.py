@@ -9,8 +9,9 @@ same problem as `saturated_core`, longer, and reported by the kernel.
 
 **What would make it wrong.** A virtual machine that was paused, migrated or starved by its host
 reports lockups of cores that had nothing to do with it: look for several cores at the same second
-and for steal time. The ring forgets: the finding says how far back the log reaches. The task named
-is the one that was on the core, which may be the victim of a lock held elsewhere.
+and for steal time. The log is a ring buffer that drops old lines: the finding says how far back it
+goes. The task named is the one that was on the core, which may be the victim of a lock held
+elsewhere.
 
 **Check by hand.** ``dmesg -T | grep -E 'lockup|stall'`` and the stack below each line.
 
@@ -21,10 +22,11 @@ a reboot takes it away: ``dmesg > lockup.txt``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sexton.detect import kernel_log
-from sexton.detect.kernel_log import DAY_S, Burst, Line, Reach
+from sexton.detect.findings import absent, names
+from sexton.detect.kernel_log import DAY_S, NO_REACH, Burst, Line, Reach
 from sexton.detect.registry import Threshold, detector
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.event import KernelLog
@@ -60,51 +62,36 @@ _SHOWN = 8
 )
 def detect(window: Window) -> Finding:
     """Which cores hung, how long, and what ran on them."""
-    reach = kernel_log.reach(window) or Reach(None, False, 0, "kernel log")
+    reach = kernel_log.reach(window) or NO_REACH
     lines = kernel_log.lines(window, FAMILIES)
     if not lines:
-        return _none(reach)
+        off = "the watchdog is off (kernel.watchdog = 0)"
+        none = reach.no_lines("lockups and RCU stalls in the kernel log", off)
+        return absent(NAME, f"0 lockups or RCU stalls {reach.words}", [none])
     stalls = kernel_log.bursts(lines, _subject, ONE_STALL.value)
     recent = [stall for stall in stalls if stall.age_s is not None and stall.age_s <= DAY_S]
     undated = [stall for stall in stalls if stall.age_s is None]
     shown = recent or undated or stalls
-    said = [line for stall in shown for line in stall.lines]
+    logged = [line for stall in shown for line in stall.lines]
     severity = Severity.CRITICAL if recent else Severity.WARNING if undated else Severity.INFO
-    dated = [line for line in said if line.wall_s is not None]
+    dated = [line for line in logged if line.wall_s is not None]
     return Finding(
         NAME,
         Verdict.PRESENT,
         severity,
         _summary(shown, bool(recent), bool(undated)),
-        entities={"core": _names(said, _core), "task": _names(said, _task)},
+        entities={
+            "core": names(map(_core, reversed(logged))),
+            "task": names(map(_task, reversed(logged))),
+        },
         start=min(((line.wall_s or 0.0) - _stuck(line) for line in dated), default=None),
         end=max((line.wall_s or 0.0 for line in dated), default=None),
         evidence=tuple(_evidence(stall, reach) for stall in reversed(shown[-_SHOWN:])),
     )
 
 
-def _none(reach: Reach) -> Finding:
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"0 lockups or RCU stalls {reach.words}",
-        evidence=(
-            Evidence(
-                "lockups and RCU stalls in the kernel log",
-                "0",
-                "0",
-                reach.words,
-                reach.origin,
-                0,
-                reach.wrong_if or "the watchdog is off (kernel.watchdog = 0)",
-            ),
-        ),
-    )
-
-
 def _subject(line: Line) -> str:
-    """What hangs: a core in one way; RCU names its cores in lines of their own."""
+    """Lines about one stall share this: its kind and core; RCU names its cores in other lines."""
     core = "" if line.event.family == "rcu_stall" else _core(line) or ""
     return f"{line.event.family} {core}"
 
@@ -116,11 +103,6 @@ def _core(line: Line) -> str | None:
 def _task(line: Line) -> str | None:
     comm, pid = line.text("comm"), line.number("pid")
     return None if comm is None or pid is None else f"{comm}[{pid}]"
-
-
-def _names(lines: Sequence[Line], name: Callable[[Line], str | None]) -> tuple[str, ...]:
-    found = dict.fromkeys(name(line) for line in reversed(lines))
-    return tuple(item for item in found if item is not None)
 
 
 def _stuck(line: Line) -> float:

@@ -5,13 +5,13 @@ of half a second and more; and the kernel's line that a clock source is unstable
 
 **Why it hurts.** Leases, tokens and certificates are judged by the wall clock: a step forward makes
 them expire at once, a step back makes log lines and checkpoints of two hours look like one. Nodes
-whose clocks differ do not agree on who was first. A time-stamp counter that was found unstable is
-replaced by a slow clock source, which every read of the time pays for.
+whose clocks differ do not agree on which event came first. A time-stamp counter that was found
+unstable is replaced by a slow clock source, which makes every read of the time slower.
 
 **What would make it wrong.** The first step after boot is normal (an NTP daemon that finds the
 clock wrong sets it once): it is a note in the first ten minutes. A suspended or migrated machine
 steps forward by the time it slept. The kernel's watchdog also blames a good counter if a core was
-held or a virtual machine was paused while it looked. Steps before the window are not seen.
+held or a virtual machine was paused during the check. Steps before the window are not seen.
 
 **Check by hand.** ``chronyc tracking``, ``timedatectl``, ``journalctl -u chrony -u
 systemd-timesyncd``; ``cat /sys/devices/system/clocksource/clocksource0/current_clocksource``.
@@ -26,11 +26,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sexton.detect import kernel_log
-from sexton.detect.faults import Fault, Judged, Report, faults, present, reach_of
+from sexton.detect.faults import Fault, Judged, Report, faults, present
+from sexton.detect.findings import absent, and_more, too_few_readings
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
-from sexton.model.diagnosis import Step
-from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.detect.registry import Threshold, detector, look
+from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
@@ -46,19 +46,13 @@ _SHOWN = 8
 _SOURCE = "clock_gettime(2)"
 
 
-def _look(_finding: Finding, _window: Window) -> list[Step]:
-    return [
-        Step("chronyc tracking; timedatectl", "who sets the clock, and how far off it is", READS)
-    ]
-
-
 @detector(
     thresholds=(STEP, LARGE, BOOTED, RECENT),
     title="clock steps",
     story="The clock was set",
     lanes=("events",),
     answers={"job": 11},
-    advice=Advice(Stage.LOOK, _look),
+    advice=look("chronyc tracking; timedatectl", "who sets the clock, and how far off it is"),
 )
 def detect(window: Window) -> Finding:
     """How far the wall clock moved, and when."""
@@ -69,8 +63,8 @@ def detect(window: Window) -> Finding:
     if logged:
         return _unstable(window, logged)
     if clocks.readings < 4:
-        lacking = Missing("four readings of both clocks", "sexton diagnose --seconds 10")
-        return unknown(NAME, "too few readings to see a step", (lacking,))
+        what = "four readings of both clocks"
+        return too_few_readings(NAME, "too few readings to see a step", what)
     return _steady(window, clocks)
 
 
@@ -86,12 +80,11 @@ def _stepped(steps: Sequence[ClockStep]) -> Finding:
         large = abs(worst.seconds) >= LARGE.value
         severity = Severity.CRITICAL if large else Severity.WARNING
     way = "forward" if worst.seconds > 0 else "back"
-    others = f" (and {count(len(steps) - 1, 'more step')})" if len(steps) > 1 else ""
     return Finding(
         NAME,
         Verdict.PRESENT,
         severity,
-        f"the wall clock was set {way} by {duration(abs(worst.seconds))}{others}",
+        f"the wall clock was set {way} by {duration(abs(worst.seconds))}{and_more(steps, 'step')}",
         start=min(step.wall for step in late or steps),
         end=max(step.wall for step in late or steps),
         evidence=tuple(_evidence(step) for step in steps[:_SHOWN]),
@@ -118,25 +111,18 @@ def _unstable(window: Window, logged: Sequence[Fault]) -> Finding:
         {},
         "a core was held or the machine paused while the kernel compared clocks",
     )
-    return present(NAME, logged, reach_of(window), report)
+    return present(NAME, logged, window, report)
 
 
 def _steady(window: Window, clocks: Clocks) -> Finding:
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"the wall clock did not step in {duration(window.seconds)}",
-        evidence=(
-            Evidence(
-                "steps of the wall clock",
-                "0",
-                "0",
-                f"in {count(clocks.readings, 'reading')}",
-                _SOURCE,
-                0.0,
-                "it was set before the window",
-            ),
-        ),
-        missing=kernel_log.lacking(window),
+    none = Evidence(
+        "steps of the wall clock",
+        "0",
+        "0",
+        f"in {count(clocks.readings, 'reading')}",
+        _SOURCE,
+        0.0,
+        "it was set before the window",
     )
+    summary = f"the wall clock did not step in {duration(window.seconds)}"
+    return absent(NAME, summary, [none], kernel_log.lacking(window))

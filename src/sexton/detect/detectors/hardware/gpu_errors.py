@@ -30,23 +30,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sexton.detect import kernel_log
-from sexton.detect.faults import Fault, Judged, Report, absent, faults, names, present, reach_of
+from sexton.detect.faults import Fault, Judged, Report, faults, none_logged, present
+from sexton.detect.findings import and_more, names, not_applicable, unknown
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import (
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    detector,
-    missing,
-    not_applicable,
-    unknown,
-)
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding, Severity
-from sexton.model.rows.event import KernelLog
 from sexton.model.rows.hardware import Gpu
-from sexton.model.text import count
 from sexton.model.window import Window
 
 NAME = "gpu_errors"
@@ -55,7 +45,7 @@ RECENT = Threshold("recent", DAY_S, "s", "a GPU that failed today fails the next
 
 
 class Meaning(NamedTuple):
-    """What an Xid says, in a few words, and how grave it is."""
+    """What an Xid means, and how grave it is."""
 
     words: str
     severity: Severity
@@ -118,7 +108,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     advice=Advice(Stage.LOOK, _look),
 )
 def detect(window: Window) -> Finding:
-    """Which GPUs failed, how, and whose work it was."""
+    """Which GPUs failed, how, and in which process."""
     lines = kernel_log.lines(window, ("gpu",))
     logged = faults(window, lines, _judged, RECENT.value)
     if logged:
@@ -127,9 +117,8 @@ def detect(window: Window) -> Finding:
     if gpus is not None and not gpus:
         return not_applicable(NAME, "no GPU driver here")
     if not kernel_log.was_read(window):
-        lacking = (missing(window.why_missing(KernelLog)),)
-        return unknown(NAME, "GPU driver messages were not read", lacking)
-    return absent(NAME, "GPU errors", reach_of(window))
+        return unknown(NAME, "GPU driver messages were not read", kernel_log.lacking(window))
+    return none_logged(NAME, "GPU errors", window)
 
 
 def _judged(line: Line) -> Judged | None:
@@ -155,25 +144,23 @@ def _failed(window: Window, logged: Sequence[Fault]) -> Finding:
     worst = logged[0]
     shown = [fault for fault in logged if fault.severity is worst.severity]
     models = {_bus(row.bus): row.model for row in window.latest(Gpu) or ()}
-    gpus = names([fault.thing for fault in shown])
+    gpus = names(fault.thing for fault in shown)
     model = f" ({models[worst.thing]})" if models.get(worst.thing) else ""
-    others = f" (and {count(len(gpus) - 1, 'more GPU')})" if len(gpus) > 1 else ""
     task = next(iter(_tasks([worst])), None)
     by = f" in {task}" if task is not None else ""
     report = Report(
-        f"GPU {worst.thing}{model}: {worst.what}{by}, {worst.when}{worst.times}{others}",
+        f"GPU {worst.thing}{model}: {worst.what}{by}, {worst.when}{worst.times}"
+        + and_more(gpus, "GPU"),
         {"gpu": gpus, "task": _tasks(shown)},
         "someone reset the GPU, or the program caused it",
     )
-    return present(NAME, logged, reach_of(window), report)
+    return present(NAME, logged, window, report)
 
 
 def _tasks(found: Sequence[Fault]) -> tuple[str, ...]:
     return names(
-        [
-            f"{line.text('comm')}[{line.number('pid')}]"
-            for fault in found
-            for line in reversed(fault.lines)
-            if line.number("pid") and line.text("comm") not in (None, "<unknown>")
-        ]
+        f"{line.text('comm')}[{line.number('pid')}]"
+        for fault in found
+        for line in reversed(fault.lines)
+        if line.number("pid") and line.text("comm") not in (None, "<unknown>")
     )

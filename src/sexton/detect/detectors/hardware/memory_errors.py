@@ -12,10 +12,10 @@ SIGBUS, or the whole machine. Corrected ones cost nothing each; thousands of the
 
 **What would make it wrong.** Single corrected errors are normal: cosmic rays. A machine check may
 be about a cache or a link instead of memory: decode the bank. A report of the firmware about PCIe
-or CXL is not counted here; one about memory and PCIe together counts as grave as the worse of them.
-Virtual machines see only what their
-hypervisor passes on, usually nothing, so silence proves little there. A firmware that handles
-errors itself (firmware first) hides corrected ones. Tests (`hwpoison`, `einj`) look real.
+or CXL is not counted here; one about memory and PCIe counts with the severity of the worse. Virtual
+machines see only what their hypervisor passes on, usually nothing, so silence proves little there.
+A firmware that handles errors itself (firmware first) hides corrected ones. Tests (`hwpoison`,
+`einj`) look real.
 
 **Check by hand.** ``dmesg -T | grep -E 'EDAC|Hardware Error|Memory failure'``; ``grep .
 /sys/devices/system/edac/mc/mc*/dimm*/dimm_[cu]e_count``; ``ras-mc-ctl --summary``; ``ipmitool sel
@@ -35,12 +35,11 @@ from typing import NamedTuple
 
 from sexton.detect import kernel_log
 from sexton.detect.counters import moved
-from sexton.detect.faults import Fault, Judged, Report, absent, faults, names, present, reach_of
+from sexton.detect.faults import Fault, Judged, Report, faults, none_logged, present
+from sexton.detect.findings import absent, and_more, names, unknown
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
-from sexton.model.diagnosis import Step
+from sexton.detect.registry import Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.model.rows.event import KernelLog
 from sexton.model.rows.hardware import MemoryModule
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
@@ -55,7 +54,6 @@ MANY = Threshold(
     "corrected errors of one module in a day",
     "a few are cosmic rays; vendors replace a module from some tens to hundreds a day on",
 )
-_WHAT = "memory errors or machine checks"
 _EDAC = "/sys/devices/system/edac/mc"
 _SHOWN = 8
 _UNCORRECTED_BIT = 61
@@ -88,11 +86,6 @@ def _ruled_out(window: Window) -> str:
     return "memory errors" if window.read(MemoryModule) else ""
 
 
-def _look(_finding: Finding, _window: Window) -> list[Step]:
-    command = f"grep . {_EDAC}/mc*/dimm*/dimm_label {_EDAC}/mc*/dimm*/dimm_[cu]e_count"
-    return [Step(command, "which module it is, and whether its count grows", READS)]
-
-
 @detector(
     thresholds=(RECENT, MANY),
     title="memory errors",
@@ -101,10 +94,13 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
     about=("dimm", "core", "task"),
     answers={"job": 6},
     ruled_out=_ruled_out,
-    advice=Advice(Stage.LOOK, _look),
+    advice=look(
+        f"grep . {_EDAC}/mc*/dimm*/dimm_label {_EDAC}/mc*/dimm*/dimm_[cu]e_count",
+        "which module it is, and whether its count grows",
+    ),
 )
 def detect(window: Window) -> Finding:
-    """Which module fails, whether it was corrected, and who was killed for it."""
+    """Which module fails, whether errors were corrected, and what was killed for them."""
     lines = _of_memory(kernel_log.lines(window, ("memory_error", "hardware_error")))
     logged = faults(window, lines, partial(_judged, _corrected(lines)), RECENT.value)
     counted = _counted(window)
@@ -114,21 +110,15 @@ def detect(window: Window) -> Finding:
         return _by_counters(window, bad)
     if logged:
         return _logged(window, logged, counted)
+    evidence = tuple(map(_evidence, counted[:_SHOWN]))
     if kernel_log.was_read(window):
-        return absent(NAME, _WHAT, reach_of(window), tuple(map(_evidence, counted[:_SHOWN])))
+        return none_logged(NAME, "memory errors or machine checks", window, evidence)
+    lacking = kernel_log.lacking(window)
     if not counted:
-        lacking = (missing(window.why_missing(KernelLog)),)
-        return unknown(
-            NAME, "the kernel log was not read, and there are no error counters", lacking
-        )
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"0 uncorrected errors of {count(len(counted), 'memory module')} since boot",
-        evidence=tuple(map(_evidence, counted[:_SHOWN])),
-        missing=kernel_log.lacking(window),
-    )
+        what = "the kernel log was not read, and there are no error counters"
+        return unknown(NAME, what, lacking)
+    summary = f"0 uncorrected errors of {count(len(counted), 'memory module')} since boot"
+    return absent(NAME, summary, evidence, lacking)
 
 
 def _rank(item: _Counted) -> int:
@@ -136,8 +126,8 @@ def _rank(item: _Counted) -> int:
 
 
 def _of_memory(lines: Sequence[Line]) -> list[Line]:
-    """Lines about memory and processors. Those of the firmware know the sections that follow them;
-    the number of a record is its own until the next boot."""
+    """Lines about memory and processors. A firmware line gets the section lines that follow it, by
+    its record number, which is unique until the next boot."""
     sections: dict[int, list[str]] = {}
     last: dict[int | None, int] = {}
     for at, line in enumerate(lines):
@@ -222,14 +212,14 @@ def _logged(window: Window, logged: Sequence[Fault], counted: Sequence[_Counted]
     report = Report(
         text + others,
         {
-            "dimm": names([line.text("dimm") for line in lines]),
-            "core": names([line.text("cpu") for line in lines]),
-            "task": names([_task(line) for line in lines if line.text("comm") is not None]),
+            "dimm": names(line.text("dimm") for line in lines),
+            "core": names(line.text("cpu") for line in lines),
+            "task": names(_task(line) for line in lines if line.text("comm") is not None),
         },
         "it was injected by a test, or is about a cache or a link",
         tuple(map(_evidence, counted[:_SHOWN])),
     )
-    return present(NAME, logged, reach_of(window), report)
+    return present(NAME, logged, window, report)
 
 
 def _by_counters(window: Window, bad: Sequence[_Counted]) -> Finding:
@@ -246,8 +236,8 @@ def _by_counters(window: Window, bad: Sequence[_Counted]) -> Finding:
         NAME,
         Verdict.PRESENT,
         worst.severity or Severity.INFO,
-        text + (f" (and {count(len(bad) - 1, 'more module')})" if len(bad) > 1 else ""),
-        entities={"dimm": names([item.name for item in bad])},
+        text + and_more(bad, "module"),
+        entities={"dimm": names(item.name for item in bad)},
         start=window.start if recent else None,
         end=window.end if recent else None,
         evidence=tuple(map(_evidence, bad[:_SHOWN])),

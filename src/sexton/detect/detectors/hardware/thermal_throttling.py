@@ -8,7 +8,7 @@ thermal zone that reached its critical temperature) and the counters of each cor
 of the slowest: one hot node holds up all others, and collective operations time out. At the
 critical temperature the machine switches itself off.
 
-**What would make it wrong.** Processors slow down for a moment at a change of load, and say so:
+**What would make it wrong.** Processors slow down for a moment at a change of load, and log it:
 less than a tenth of the time is a note. Laptops and passively cooled machines do it by design.
 Counters are Intel's only, and most virtual machines have neither counters nor lines, so silence
 proves nothing there. A power limit is not heat and not counted.
@@ -27,12 +27,11 @@ from typing import NamedTuple
 
 from sexton.detect import kernel_log
 from sexton.detect.counters import moved
-from sexton.detect.faults import Fault, Judged, Report, absent, faults, names, present, reach_of
+from sexton.detect.faults import Fault, Judged, Report, faults, none_logged, present
+from sexton.detect.findings import absent, and_more, names, unknown
 from sexton.detect.kernel_log import Line
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
-from sexton.model.diagnosis import Step
+from sexton.detect.registry import Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.model.rows.event import KernelLog
 from sexton.model.rows.hardware import CoreThrottle
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
@@ -66,10 +65,6 @@ def _ruled_out(window: Window) -> str:
     return "heat" if window.read(CoreThrottle) else ""
 
 
-def _look(_finding: Finding, _window: Window) -> list[Step]:
-    return [Step("turbostat --quiet --num_iterations 5", "temperature and clock by core", READS)]
-
-
 @detector(
     thresholds=(HOT, MANY, RECENT),
     title="thermal throttling",
@@ -78,7 +73,7 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
     about=("core",),
     answers={"core": 8, "job": 12},
     ruled_out=_ruled_out,
-    advice=Advice(Stage.LOOK, _look),
+    advice=look("turbostat --quiet --num_iterations 5", "temperature and clock by core"),
 )
 def detect(window: Window) -> Finding:
     """Which cores were slowed down, and for how much of the time."""
@@ -95,17 +90,13 @@ def detect(window: Window) -> Finding:
     if slowed:
         return _hot(window, slowed)
     if kernel_log.was_read(window):
-        return absent(NAME, "lines about throttled cores", reach_of(window))
+        return none_logged(NAME, "lines about throttled cores", window)
+    lacking = kernel_log.lacking(window)
     if counted is None:
-        lacking = (missing(window.why_missing(KernelLog)),)
         return unknown(NAME, "neither the kernel log nor the counters were read", lacking)
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"0 of {count(len(counted), 'core')} slowed down by heat in {duration(window.seconds)}",
-        missing=kernel_log.lacking(window),
-    )
+    cores = count(len(counted), "core")
+    summary = f"0 of {cores} slowed down by heat in {duration(window.seconds)}"
+    return absent(NAME, summary, lacking=lacking)
 
 
 def _counted(window: Window) -> list[_Hot] | None:
@@ -129,14 +120,14 @@ def _judged(line: Line) -> Judged:
 
 def _hot(window: Window, slowed: Sequence[_Hot]) -> Finding:
     worst = slowed[0]
-    others = f" (and {count(len(slowed) - 1, 'more core')})" if len(slowed) > 1 else ""
+    cores = f"core {worst.core}{and_more(slowed, 'core')}"
     often = count(worst.events, "time")
     share = f"for {worst.share:.0f} % of" if worst.share is not None else f"{often} in"
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.WARNING if worst.is_hot else Severity.INFO,
-        f"heat slowed core {worst.core}{others} down {share} {duration(window.seconds)}",
+        f"heat slowed {cores} down {share} {duration(window.seconds)}",
         entities={"core": tuple(str(item.core) for item in slowed)},
         start=window.start,
         end=window.end,
@@ -160,7 +151,7 @@ def _evidence(item: _Hot) -> Evidence:
 def _logged(window: Window, logged: Sequence[Fault], slowed: Sequence[_Hot]) -> Finding:
     worst = logged[0]
     shown = [fault for fault in logged if fault.severity is worst.severity]
-    cores = names([line.text("cpu") for fault in shown for line in reversed(fault.lines)])
+    cores = names(line.text("cpu") for fault in shown for line in reversed(fault.lines))
     text = f"{worst.thing} reached its critical temperature {worst.when}"
     if not worst.thing:
         text = f"heat slowed {count(len(cores), 'core')} down, last {worst.when}{worst.times}"
@@ -170,4 +161,4 @@ def _logged(window: Window, logged: Sequence[Fault], slowed: Sequence[_Hot]) -> 
         "it was brief, after a change of load",
         tuple(map(_evidence, slowed[:_SHOWN])),
     )
-    return present(NAME, logged, reach_of(window), report)
+    return present(NAME, logged, window, report)

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sexton.detect.registry import Threshold, detector, missing, unknown
+from sexton.detect.findings import absent, unknown, unread
+from sexton.detect.registry import Threshold, detector
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.task import Process
 from sexton.model.text import count
@@ -49,12 +50,12 @@ _SHOWN = 5
     about=("task",),
 )
 def detect(window: Window) -> Finding:
-    """How many stay defunct, and whose they are."""
+    """How many stay defunct, and which parents do not reap them."""
     edges = window.edges(Process)
     if edges is None:  # recorded, and damaged since
-        return unknown(NAME, "processes cannot be read", (missing(window.why_missing(Process)),))
+        return unknown(NAME, "processes cannot be read", unread(window, Process))
     first, last = edges[0], edges[1].rows
-    # A leader that ended before its threads shows Z too, and is nobody's to reap yet.
+    # A leader that ended before its threads shows Z too, and cannot be reaped yet.
     defunct = [row for row in last if row.state == "Z" and row.threads <= 1]
     twice = edges[1].mono_s > first.mono_s
     if twice:
@@ -74,21 +75,15 @@ def detect(window: Window) -> Finding:
         else "one reading also counts those about to be reaped",
     )
     if len(defunct) < NOTED.value:
-        return Finding(
-            NAME,
-            Verdict.ABSENT,
-            Severity.INFO,
-            f"{count(len(defunct), 'defunct process', 'defunct processes')} of {len(last):,}",
-            evidence=(counted,),
-        )
+        few = count(len(defunct), "defunct process", "defunct processes")
+        return absent(NAME, f"{few} of {len(last):,}", [counted])
     worst, held = parents[0]
-    blamed = _task(worst, names)
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.WARNING if len(defunct) >= MANY.value else Severity.INFO,
         f"{len(defunct):,} defunct processes (not dying cgroups), {held:,} of them"
-        f" not reaped by {blamed}",
+        f" not reaped by {_task(worst, names)}",
         entities={"task": tuple(_task(pid, names) for pid, _ in parents)},
         evidence=(
             counted,

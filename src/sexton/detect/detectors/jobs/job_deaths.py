@@ -7,10 +7,10 @@ read the mark, within a second of its being set. There is no threshold: one deat
 
 **Why it hurts.** It is what everything else is about: the node's symptoms before that moment are
 worth more than those of any other hour. It is not a problem *of the node* and does not change the
-exit code: jobs die of their own bugs and of other nodes, and automation that drains nodes by the
-exit code would drain a healthy one because of a mark. If the node caused it, the cause is a
-problem, and a chain leads from it to the death. If nothing recorded explains it, the report
-says so first: that this node is not to blame is also an answer.
+exit code: jobs die of their own bugs and of faults of other nodes, and automation that drains nodes
+by the exit code would drain a healthy one because of a mark. If the node caused it, the cause is a
+problem, and a chain leads from it to the death. If nothing recorded explains it, the report says so
+first: that this node is not to blame is also an answer.
 
 **What would make it wrong.** It was entered by hand and not measured. A mark is
 set after the death, seconds or minutes later, so a cause may lie further back than it seems, and
@@ -30,7 +30,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from sexton.detect.registry import detector, not_applicable, unknown
+from sexton.detect.findings import absent, names, not_applicable, unknown
+from sexton.detect.registry import detector
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.recorder import Mark
 from sexton.model.text import count, printable, shorten
@@ -38,14 +39,14 @@ from sexton.model.window import Window
 
 NAME = "job_deaths"
 
-#: Words for an end, by their beginnings ("killed", "crashing"), and names that hold one.
+#: Words for an end, by their beginnings ("killed", "crashing"), and error names that contain one.
 _END = r"(?:died|dies|dead\b|death|kill|crash|fail|lost\b|abort|hung|hang|stuck|gone\b|evict|oom)"
 _ENDED = re.compile(
     rf"(?<![a-z]){_END}|(?<![a-z])(?:sigkill|terminated|unreachable|disconnected|preempt|broke)"
     r"|time[ds]?[ -]?out|actordied|workercrashed|nodedied",
     re.IGNORECASE,
 )
-#: Words that take it back.
+#: Negations: "not died", "without a crash".
 _NOT = re.compile(
     rf"(?<![a-z])(?:not?|never|without)\s(?:\w{{1,20}}\s){{0,2}}{_END}", re.IGNORECASE
 )
@@ -109,23 +110,23 @@ def detect(window: Window) -> Finding:
         return _died(deaths)
     vague = [remark for remark in remarks if remark.mentions_a_job]
     if vague:
-        said = shorten(vague[-1].text, _WIDTH)
+        text = shorten(vague[-1].text, _WIDTH)
         lacking = Missing(
-            f'whether "{said}" means that it died', 'sexton recording mark DIR "job 17 died"'
+            f'whether "{text}" means that it died', 'sexton recording mark DIR "job 17 died"'
         )
-        return unknown(NAME, f'a mark names a job but not its death: "{said}"', (lacking,))
+        return unknown(NAME, f'a mark names a job but not its death: "{text}"', [lacking])
     return _none(remarks)
 
 
 def _died(deaths: list[_Remark]) -> Finding:
     last = deaths[-1]
-    before = f" (and {count(len(deaths) - 1, 'more')} before)" if len(deaths) > 1 else ""
+    before = f" (and {len(deaths) - 1:,} more before)" if len(deaths) > 1 else ""
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.INFO,
         f'"{shorten(last.text, _WIDTH)}" (marked by hand){before}',
-        entities={"job": tuple(dict.fromkeys(shorten(death.text, _WIDTH) for death in deaths))},
+        entities={"job": names(shorten(death.text, _WIDTH) for death in deaths)},
         start=deaths[0].wall_s,
         end=last.wall_s,
         evidence=tuple(_evidence(death) for death in deaths[-_SHOWN:]),
@@ -145,20 +146,14 @@ def _evidence(death: _Remark) -> Evidence:
 
 
 def _none(remarks: list[_Remark]) -> Finding:
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"{count(len(remarks), 'mark')} in this window, none names a death",
-        evidence=(
-            Evidence(
-                "marks of a death",
-                f"0 of {len(remarks):,}",
-                "0",
-                "remarks",
-                "sexton recording mark",
-                0,
-                f'this mark means one: "{shorten(remarks[-1].text, _WIDTH)}"',
-            ),
-        ),
+    none = Evidence(
+        "marks of a death",
+        f"0 of {len(remarks):,}",
+        "0",
+        "remarks",
+        "sexton recording mark",
+        0,
+        f'this mark means one: "{shorten(remarks[-1].text, _WIDTH)}"',
     )
+    summary = f"{count(len(remarks), 'mark')} in this window, none names a death"
+    return absent(NAME, summary, [none])

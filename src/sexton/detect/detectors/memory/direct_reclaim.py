@@ -7,7 +7,7 @@ How often an allocation stalled (`allocstall*`). Whether tasks stalled meanwhile
 pressure (PSI) over the same seconds, and, with stacks, which thread was caught in the functions of
 reclaim, how long, on which core and in which cgroup.
 
-**Why it hurts.** The task that asked for a page stops and scans the lists until it finds some. It
+**Why it hurts.** The task that needs a page stops and scans the lists until it finds some. It
 does so in the kernel, on its core: with many dying memory cgroups one such scan took 0.2 ms
 for each of them. To its user it is a process that hangs now and then for no reason.
 
@@ -36,12 +36,13 @@ from math import inf
 from typing import NamedTuple
 
 from sexton.detect.detectors.cpu import saturated_core
+from sexton.detect.detectors.memory import memory_pressure
+from sexton.detect.detectors.memory.memory_pressure import HURTS, LASTS
 from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
-from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.findings import absent, missing, names, too_few_readings, unknown
+from sexton.detect.registry import Threshold, detector
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import SLACK_S, Caught, caught, cgroups_of, thread_name
-from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
-from sexton.detect.stalls import stalled as stalled_runs
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.memory import Pressure, VmCounter
 from sexton.model.rows.stack import StackCount
@@ -50,7 +51,7 @@ from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, PagingSteps, Reading, Readings
-from sexton.series.rates import SLACK, nearest
+from sexton.series.rates import nearest
 
 NAME = "direct_reclaim"
 
@@ -65,18 +66,15 @@ CAUGHT_FOR = Threshold("caught for", 2, "s", "as long as a core must be held to 
 
 #: What evidence calls requested reclaim.
 ORDERED = "reclaim on request"
-AGAIN = "sexton diagnose --seconds 10"
 WITH_STACKS = "sudo sexton diagnose --stacks"
 _SHOWN = 8
-
-
-#: Is a stretch to be left aside?
+#: Whether to leave a stretch out.
 _Skip = Callable[[Run[PagingStep]], bool]
 
 
 class _Seen(NamedTuple):
-    """What was found: the stretch that matters, how far it stalled tasks, and the stacks; whether
-    it was requested."""
+    """The worst stretch, how many of its seconds tasks stalled, its stacks, and whether the reclaim
+    was requested (`ordered`)."""
 
     window: Window
     run: Run[PagingStep] | None
@@ -95,11 +93,12 @@ class _Seen(NamedTuple):
 
     @property
     def held(self) -> tuple[str, int] | None:
-        """The thread that was longest in it, and for how many seconds."""
+        """The thread that spent most seconds in reclaim, and how many."""
         if self.stacks is None:
             return None
-        longest = sorted(self.stacks.seconds_of(int(CAUGHT.value)).items(), key=_most_first)
-        return (thread_name(*longest[0][0]), longest[0][1]) if longest else None
+        seconds = self.stacks.seconds_of(int(CAUGHT.value))
+        longest = min(seconds, key=lambda thread: (-seconds[thread], thread), default=None)
+        return None if longest is None else (thread_name(*longest), seconds[longest])
 
     @property
     def severity(self) -> Severity:
@@ -107,10 +106,6 @@ class _Seen(NamedTuple):
             return Severity.INFO
         by_stacks = self.held is not None and self.held[1] >= CAUGHT_FOR.value
         return Severity.WARNING if self.stalled or by_stacks else Severity.INFO
-
-
-def _most_first(pair: tuple[tuple[int, int, str], int]) -> tuple[int, tuple[int, int, str]]:
-    return -pair[1], pair[0]
 
 
 def _ruled_out(window: Window) -> str:
@@ -129,9 +124,9 @@ def _ruled_out(window: Window) -> str:
     about=("core", "task", "cgroup"),
     answers={"task": 3},
     ruled_out=_ruled_out,
-    advice=Advice(Stage.LOOK, biggest_processes),
+    advice=memory_pressure.BIGGEST_PROCESSES,
     mimics=saturated_core.NAME,
-    rises_with=SHORTAGE,
+    rises_with=memory_pressure.SHORTAGE,
     rises_if=lambda finding: not is_ordered(finding),
 )
 def detect(window: Window) -> Finding:
@@ -140,7 +135,7 @@ def detect(window: Window) -> Finding:
     moved = found.steps
     counts = bool((moved.by_tasks >= 0).any())
     ordered = _on_order(window)
-    run, stalled = worst(moved, stalled_runs(window), ordered)
+    run, stalled = worst(moved, memory_pressure.stalled(window), ordered)
     stacks = caught(window, is_direct_reclaim, (run.start, run.end) if run else None)
     if run is not None or (stacks is not None and stacks.samples >= CAUGHT.value):
         return _reclaiming(_Seen(window, run, stalled, stacks), found)
@@ -152,7 +147,7 @@ def detect(window: Window) -> Finding:
 
 
 def is_ordered(finding: Finding) -> bool:
-    """Is all of it requested reclaim?"""
+    """Is it all reclaim on request?"""
     return finding.id == NAME and any(ORDERED in evidence.what for evidence in finding.evidence)
 
 
@@ -179,16 +174,16 @@ def _on_order(window: Window) -> _Skip:
 def worst(
     moved: PagingSteps, stalls: Sequence[Run[pressure.Stall]], aside: _Skip = lambda _: False
 ) -> tuple[Run[PagingStep] | None, float]:
-    """The stretch with most stalled seconds in it, else with most pages; and those seconds.
+    """The stretch with most stalled seconds, else with most pages; and its stalled seconds.
 
-    Fewer of them than a stall must last to hurt are none; some stretches may be left aside.
+    Too few stalled seconds to hurt count as none; stretches for which `aside` holds are left out.
     """
     best: tuple[float, int, Run[PagingStep]] | None = None
-    for run in runs(moved, moved.by_tasks >= NOTED.value * (moved.end - moved.start)):
-        if not run.lasts(LASTING.value) or aside(run):
+    above = moved.by_tasks >= NOTED.value * (moved.end - moved.start)
+    for run in runs(moved, above, LASTING.value):
+        if aside(run):
             continue
-        stalled = sum(run.overlap(stall) for stall in stalls)
-        stalled = stalled if stalled >= LASTS.value * SLACK else 0.0
+        stalled = memory_pressure.stalled_seconds(run, stalls)
         pages = sum(step.by_tasks or 0 for step in run.steps)
         if best is None or (stalled, pages) > best[:2]:
             best = stalled, pages, run
@@ -199,8 +194,8 @@ def _cannot_tell(found: Sequence[Reading]) -> Finding:
     if len(found) > 1:
         what = "this kernel's /proc/vmstat does not count direct reclaim"
         return unknown(NAME, what, (Missing(what, WITH_STACKS),))
-    lacking = Missing("two readings of /proc/vmstat", AGAIN)
-    return unknown(NAME, "one reading of /proc/vmstat gives no rate", (lacking,))
+    what = "two readings of /proc/vmstat"
+    return too_few_readings(NAME, "one reading of /proc/vmstat gives no rate", what)
 
 
 def _none(found: Sequence[Reading], stacks: Caught | None) -> Finding:
@@ -212,14 +207,8 @@ def _none(found: Sequence[Reading], stacks: Caught | None) -> Finding:
     evidence = [_scanned(whole), *_stalls(whole)]
     if stacks is not None:
         evidence.append(_samples(stacks, "direct reclaim"))
-    lacking = () if "every" in whole.moved else (_cgroups_uncounted(),)
-    return Finding(
-        NAME, Verdict.ABSENT, Severity.INFO, summary, evidence=tuple(evidence), missing=lacking
-    )
-
-
-def _cgroups_uncounted() -> Missing:
-    return Missing("this kernel does not count what cgroups at their limit scan", WITH_STACKS)
+    uncounted = Missing("this kernel does not count what cgroups at their limit scan", WITH_STACKS)
+    return absent(NAME, summary, evidence, () if "every" in whole.moved else [uncounted])
 
 
 def _reclaiming(seen: _Seen, found: Readings) -> Finding:
@@ -236,7 +225,7 @@ def _reclaiming(seen: _Seen, found: Readings) -> Finding:
     caught_in_it = []
     if stacks is not None and stacks.samples:
         caught_in_it = [_samples(stacks, what), *_by_thread(stacks, what)]
-    # What it was found by comes first.
+    # The evidence that it was found by comes first.
     evidence += [*caught_in_it, *pressed] if seen.run is None else [*pressed, *caught_in_it]
     every = caught(window, is_ordered_reclaim if seen.ordered else is_direct_reclaim)
     if stacks is not None and every is not None:
@@ -244,8 +233,8 @@ def _reclaiming(seen: _Seen, found: Readings) -> Finding:
         leading = [*stacks.leading(), *every.leading()]
         cores = [*stacks.leading_cores(), *every.leading_cores()]
         entities = {
-            "task": tuple(dict.fromkeys(thread_name(*thread) for thread in leading))[:_SHOWN],
-            "core": tuple(dict.fromkeys(map(str, cores)))[:_SHOWN],
+            "task": names(thread_name(*thread) for thread in leading)[:_SHOWN],
+            "core": names(map(str, cores))[:_SHOWN],
             "cgroup": cgroups_of(window, (pid for pid, _, _ in leading), end),
         }
     return Finding(
@@ -369,17 +358,8 @@ def _pressed(level: pressure.Stall) -> Evidence:
 
 
 def _samples(stacks: Caught, what: str) -> Evidence:
-    every = stacks.of.total()
-    share = 100 * stacks.samples / every if every else 0.0
-    return Evidence(
-        f"kernel samples in {what}",
-        f"{stacks.samples:,} of {every:,}",
-        f"< {CAUGHT.value:.0f} a second",
-        "samples",
-        "perf record",
-        share,
-        "a task that sleeps in reclaim is not sampled",
-    )
+    wrong_if = "a task that sleeps in reclaim is not sampled"
+    return stacks.evidence(f"in {what}", f"< {CAUGHT.value:.0f} a second", wrong_if)
 
 
 def _by_thread(stacks: Caught, what: str) -> list[Evidence]:

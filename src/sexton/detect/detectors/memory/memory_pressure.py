@@ -15,8 +15,8 @@ weighs every core by how busy it is: one stalled container among 96 busy cores i
 *direct_reclaim* for that; alone on an idle machine the same container is 100 %, *full* too. So PSI
 alone never shows that the *machine* is short. Where all scanning was done for cgroups at their
 limits it is not: the summary says so, and the severity is one step lower. If nothing counts which
-task scanned, stacks may show it (reclaim in the page allocator, kswapd); where those do not either,
-the wait is noted and no more. Without PSI only the absence of all reclaim can be shown.
+task scanned, stacks may show it (reclaim in the page allocator, kswapd); if those do not either,
+the wait is only noted. Without PSI only the absence of all reclaim can be shown.
 
 **Check by hand.** ``cat /proc/pressure/memory`` twice (`total` is microseconds); ``vmstat 1`` (si,
 so, free); ``grep -E 'workingset_refault|pgscan_kswapd|swpin' /proc/vmstat``.
@@ -29,15 +29,15 @@ to evict: it needs less work or more memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sexton.detect.families import is_reclaim, is_shortage
-from sexton.detect.registry import Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.findings import AGAIN, absent, missing, unknown, unread
+from sexton.detect.registry import Threshold, detector, look
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, thread_name
-from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.memory import Pressure, VmCounter
 from sexton.model.text import seconds as duration
@@ -45,9 +45,24 @@ from sexton.model.window import Window
 from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, Reading, Readings
 from sexton.series.pressure import Level, Levels, Stall, Stalls
+from sexton.series.rates import SLACK
 
 NAME = "memory_pressure"
 
+#: Symptoms that come together on many busy nodes and are mistaken for cause and effect whenever two
+#: graphs have the same shape. (Throttling is never caused by reclaim: a quota is used up by
+#: running, and reclaim makes a task wait.)
+SHORTAGE = "shortage of memory or CPU"
+#: The first look at a shortage of memory.
+BIGGEST_PROCESSES = look(
+    "ps -eo rss,pid,comm --sort -rss | head",
+    "which processes use the memory; limit them, move them, or give them less work",
+)
+
+HURTS = Threshold(
+    "stalled", 10, "% some", "a tenth of the working time lost; Android's killer acts from 7 %"
+)
+LASTS = Threshold("stalled for", 5, "s in a row", "starting a large program stalls for less")
 NOTED = Threshold("noted", 5, "% some", "kswapd alone stays below this with a full page cache")
 NOTED_FOR = Threshold("noted for", 2, "s in a row", "a single large allocation is over by then")
 ALL_STALL = Threshold("all stalled", 5, "% full", "a twentieth of the time nothing ran at all")
@@ -55,20 +70,17 @@ GRAVE = Threshold("grave", 40, "% full", "systemd-oomd begins to kill at 60 %, o
 GRAVE_FOR = Threshold("grave for", 10, "s in a row", "systemd-oomd waits 30 s, users do not")
 _THRESHOLDS = (NOTED, NOTED_FOR, HURTS, ALL_STALL, LASTS, GRAVE, GRAVE_FOR)
 
-AGAIN = "sexton diagnose --seconds 10"
-#: Signs of reclaim or thrashing, in words.
+#: Counters that show reclaim or thrashing.
 _SIGNS = {
     "kswapd": "pages scanned by kswapd",
     "direct": "pages scanned by tasks for the machine",
     "refaults": "pages read back after eviction",
     "swapped_in": "pages swapped in",
 }
-#: Of all scanning, in per cent: where the machine's part is smaller, only cgroups were short.
+#: Per cent of all scanning: if the machine's part is smaller, only cgroups were short.
 _MACHINES = 10
 #: Samples of reclaim; fewer do not show what it was for.
 _ENOUGH = 20
-
-
 _LESS = {
     Severity.CRITICAL: Severity.WARNING,
     Severity.WARNING: Severity.INFO,
@@ -77,8 +89,8 @@ _LESS = {
 
 
 class Worst(NamedTuple):
-    """The stretch that was worst, by the gravest limit that any reached; whether the machine itself
-    was short, `None` if unknown."""
+    """The worst stretch, with the severity of the highest limit it reached; `machine` is whether
+    the machine itself was short, `None` if unknown."""
 
     run: Run[Stall]
     severity: Severity
@@ -98,7 +110,7 @@ def _ruled_out(window: Window) -> str:
     lanes=("pressure", "cores"),
     about=("core", "task"),
     ruled_out=_ruled_out,
-    advice=Advice(Stage.LOOK, biggest_processes),
+    advice=BIGGEST_PROCESSES,
     rises_with=SHORTAGE,
     plan_note="freeing zombies does not fix it; see DO NOW in sexton diagnose",
 )
@@ -116,30 +128,32 @@ def detect(window: Window) -> Finding:
 
 
 def worst_of(steps: Stalls) -> Worst | None:
-    """By limit, the gravest first; of its stretches the one with most time lost."""
-
-    def full(limit: float, lasting: float) -> list[Run[Stall]]:
-        return _lasting(runs(steps, steps.full >= limit), lasting)
-
-    def some(limit: float, lasting: float) -> list[Run[Stall]]:
-        return _lasting(runs(steps, steps.some >= limit), lasting)
-
-    for severity, candidates in (
-        (Severity.CRITICAL, full(GRAVE.value, GRAVE_FOR.value)),
-        (Severity.WARNING, some(HURTS.value, LASTS.value) or full(ALL_STALL.value, LASTS.value)),
-        (Severity.INFO, some(NOTED.value, NOTED_FOR.value)),
+    """Of the stretches above the highest limit reached, the one with most time lost."""
+    for severity, above, lasting in (
+        (Severity.CRITICAL, steps.full >= GRAVE.value, GRAVE_FOR),
+        (Severity.WARNING, steps.some >= HURTS.value, LASTS),
+        (Severity.WARNING, steps.full >= ALL_STALL.value, LASTS),
+        (Severity.INFO, steps.some >= NOTED.value, NOTED_FOR),
     ):
-        if candidates:
-            return Worst(max(candidates, key=_lost), severity)
+        if found := runs(steps, above, lasting.value):
+            return Worst(max(found, key=_lost), severity)
     return None
 
 
-def _lasting(found: Sequence[Run[Stall]], seconds: float) -> list[Run[Stall]]:
-    return [run for run in found if run.lasts(seconds)]
+def stalled(window: Window) -> list[Run[Stall]]:
+    """Stretches in which tasks waited for memory long enough to hurt."""
+    every = pressure.levels(window).stalls
+    return runs(every, every.some >= HURTS.value, LASTS.value)
+
+
+def stalled_seconds(run: Run[Any], stalls: Sequence[Run[Stall]]) -> float:
+    """Seconds of a stretch in which tasks waited for memory; 0 if too few to hurt."""
+    seconds = sum(run.overlap(stall) for stall in stalls)
+    return seconds if seconds >= LASTS.value * SLACK else 0.0
 
 
 def _lost(run: Run[Stall]) -> int:
-    """Milliseconds, whole ones: so that the sum is the same however the stretch is cut."""
+    """Time lost, in whole milliseconds: the sum is the same however the stretch is cut."""
     return round(sum(step.some * step.seconds * 10 for step in run.steps))
 
 
@@ -147,24 +161,18 @@ def _without_pressure(
     window: Window, counted: Sequence[Reading], found: Sequence[Level]
 ) -> Finding:
     """No PSI: if nothing was reclaimed, no task can have waited for it; otherwise it is unknown."""
-    lacking: tuple[Missing, ...] = (missing(window.why_missing(Pressure)),)
+    lacking = [missing(window.why_missing(Pressure))]
     if found:
-        lacking = (Missing("two readings of /proc/pressure/memory", AGAIN),)
+        lacking = [Missing("two readings of /proc/pressure/memory", AGAIN)]
     if len(counted) < 2:
-        if not window.read(VmCounter):
-            lacking += (missing(window.why_missing(VmCounter)),)
+        lacking += unread(window, VmCounter)
         return unknown(NAME, "whether tasks waited for memory is unknown", lacking)
     whole = paging.between(counted[0], counted[-1])
     moved = {name: whole.moved[name] for name in _SIGNS if whole.moved.get(name)}
     if not moved and "kswapd" in whole.moved:
-        return Finding(
-            NAME,
-            Verdict.ABSENT,
-            Severity.INFO,
-            f"nothing was reclaimed in {duration(whole.seconds)}, so no task waited for memory",
-            evidence=(*_signs(whole, every=True), *_free(counted)),
-            missing=lacking,
-        )
+        when = f"in {duration(whole.seconds)}"
+        summary = f"nothing was reclaimed {when}, so no task waited for memory"
+        return absent(NAME, summary, (*_signs(whole, every=True), *_free(counted)), lacking)
     name = next(iter(moved), None)
     what = f"{moved[name]:,} {_SIGNS[name]}" if name else "reclaim is not counted here"
     return unknown(NAME, f"{what}; only PSI can show whether tasks waited", lacking)
@@ -172,21 +180,15 @@ def _without_pressure(
 
 def _calm(window: Window, counted: Sequence[Reading], found: Levels) -> Finding:
     steps = found.stalls
-    # A total that went back leaves its parts.
+    # If the total went back, use the worst step.
     whole = pressure.between(found[0], found[-1]) or steps[int(steps.some.argmax())]
     evidence = list(_levels(whole))
     if len(counted) > 1:
         evidence += _signs(paging.between(counted[0], counted[-1]), every=False)
     evidence += _free(counted)
     lacking = () if counted else (missing(window.why_missing(VmCounter)),)
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"{whole.some:.1f} % of the time a task waited for memory",
-        evidence=tuple(evidence),
-        missing=lacking,
-    )
+    summary = f"{whole.some:.1f} % of the time a task waited for memory"
+    return absent(NAME, summary, evidence, lacking)
 
 
 def _pressed(window: Window, worst: Worst, counted: Readings, found: Levels) -> Finding:
@@ -219,7 +221,7 @@ def _pressed(window: Window, worst: Worst, counted: Readings, found: Levels) -> 
 
 
 def _for_cgroups(moved: PagingStep) -> Evidence | None:
-    """That nearly all pages were scanned for cgroups; `None` where the machine was short, too."""
+    """Evidence that nearly all pages were scanned for cgroups; `None` if the machine was short."""
     tasks = moved.by_tasks
     if "every" not in moved.moved or not tasks:
         return None
@@ -239,7 +241,7 @@ def _for_cgroups(moved: PagingStep) -> Evidence | None:
 
 
 def _machine_reclaims(window: Window, run: Run[Stall]) -> bool:
-    """Do stacks show reclaim for the whole machine, as a fair part of all that was caught?"""
+    """Do stacks show that a fair part of all reclaim was for the whole machine?"""
     stacks = caught(window, is_reclaim, (run.start, run.end))
     if stacks is None or stacks.samples < _ENOUGH:
         return False

@@ -9,12 +9,13 @@ v1's `memory.oom_control`), and cgroups that are close to their limits now.
 restarted, runs into the same limit and leaves a dead cgroup each time. If the *node* runs out, the
 kernel takes the biggest process, whichever it is.
 
-**What would make it wrong.** A limit is a decision, and a batch job may be meant to die at
-it. The log is a ring: the finding says how far back it reaches, and old kills fall out of it before
-the counter forgets them. The kernel leaves out the line with the cgroup's name if it kills more
-than ten times in five seconds; such kills are counted, their cgroup is unknown. Use close to a
-limit is no shortage by itself, since page cache counts too and is reclaimed first. Kills by
-systemd-oomd, earlyoom or a kubelet's eviction are signals like any other, and not counted here.
+**What would make it wrong.** A limit is a decision, and a batch job may be meant to die at it. The
+log is a ring buffer that drops old lines, so the counter may know of kills that the log no longer
+has; the finding says how far back the log goes. The kernel leaves out the line with the cgroup's
+name if it kills more than ten times in five seconds; such kills are counted, their cgroup is
+unknown. Use close to a limit is no shortage by itself, since page cache counts too and is reclaimed
+first. Kills by systemd-oomd, earlyoom or a kubelet's eviction are signals like any other, and not
+counted here.
 
 **Check by hand.** ``dmesg -T | grep -E 'oom-kill:|Killed process'``;
 ``grep oom_kill /proc/vmstat``; ``cat /sys/fs/cgroup/PATH/memory.events``
@@ -28,16 +29,17 @@ limit of its own, so that it is killed and not its neighbour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import NamedTuple
 
 from sexton.detect import kernel_log
 from sexton.detect.counters import moved
-from sexton.detect.kernel_log import DAY_S, Reach
+from sexton.detect.detectors.memory.memory_pressure import BIGGEST_PROCESSES
+from sexton.detect.findings import absent, names, unknown
+from sexton.detect.kernel_log import DAY_S, NO_REACH, Reach
 from sexton.detect.oom import Kill, kills
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
-from sexton.detect.stalls import biggest_processes
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupMemory
@@ -82,7 +84,7 @@ class _Group(NamedTuple):
 
     @property
     def times(self) -> int:
-        """How often the killer came: with `memory.oom.group` it takes several at once."""
+        """How often the OOM killer ran: with `memory.oom.group` it kills several at once."""
         return sum(not kill.along for kill in self.kills) or 1
 
     @property
@@ -102,7 +104,7 @@ def _ruled_out(window: Window) -> str:
     return "OOM kills" if _counted(window).total == 0 else ""
 
 
-def _look(finding: Finding, window: Window) -> list[Step]:
+def _look(finding: Finding, window: Window) -> Sequence[Step]:
     units, cgroups = finding.entities.get("unit", ()), finding.entities.get("cgroup", ())
     why = "its limit; raise it, or find out why the program needs more"
     if units:
@@ -110,15 +112,15 @@ def _look(finding: Finding, window: Window) -> list[Step]:
     census = next(iter(window.latest(CgroupCensus) or ()), None)
     alive = {row.path for row in window.latest(CgroupDir) or ()}
     if cgroups and cgroups[0] in alive and census is not None and census.mount_point:
-        names = ("memory.limit_in_bytes", "memory.max_usage_in_bytes")
+        files = ("memory.limit_in_bytes", "memory.max_usage_in_bytes")
         if census.version == 2:
-            names = ("memory.max", "memory.peak")
+            files = ("memory.max", "memory.peak")
         place = f"{census.mount_point}{cgroups[0]}"
-        return [Step(" ".join(["head", *(quote(f"{place}/{name}") for name in names)]), why, READS)]
+        return [Step(" ".join(["head", *(quote(f"{place}/{name}") for name in files)]), why, READS)]
     if cgroups:
         words = "which processes had the memory when it was killed, and what was using it"
         return [Step("dmesg -T | grep -B 40 -A 2 'oom-kill:' | less", words, READS)]
-    return biggest_processes(finding, window)
+    return BIGGEST_PROCESSES.steps(finding, window)
 
 
 @detector(
@@ -132,7 +134,7 @@ def _look(finding: Finding, window: Window) -> list[Step]:
     advice=Advice(Stage.LOOK, _look),
 )
 def detect(window: Window) -> Finding:
-    """Who was killed, by which limit and how often; the gravest limit first."""
+    """Which processes were killed, by which limit and how often; the gravest limit first."""
     counted = _counted(window)
     found = kills(window)
     if found:
@@ -183,7 +185,7 @@ def _often(recent: Sequence[Kill]) -> bool:
 
 
 def _killed(window: Window, groups: Sequence[_Group], counted: _Counted) -> Finding:
-    reach = kernel_log.reach(window) or Reach(None, False, 0, "kernel log")
+    reach = kernel_log.reach(window) or NO_REACH
     worst = groups[0]
     shown = [group for group in groups if group.severity is worst.severity]
     every = [kill for group in shown for kill in group.kills]
@@ -197,18 +199,14 @@ def _killed(window: Window, groups: Sequence[_Group], counted: _Counted) -> Find
         worst.severity,
         _summary(worst, len(shown) - 1),
         entities={
-            "cgroup": _names(group.name for group in shown),
-            "unit": _names(kill.unit for kill in reversed(every)),
-            "task": _names(kill.task for kill in reversed(every)),
+            "cgroup": names(group.name for group in shown),
+            "unit": names(kill.unit for kill in reversed(every)),
+            "task": names(kill.task for kill in reversed(every)),
         },
         start=dated[0] if dated else None,
         end=dated[-1] if dated else None,
         evidence=tuple(evidence),
     )
-
-
-def _names(found: Iterable[str | None]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(item for item in found if item is not None))
 
 
 def _summary(group: _Group, others: int) -> str:
@@ -310,7 +308,7 @@ def _near(window: Window) -> list[Evidence]:
 
 
 def _unnamed(window: Window, recent: int, counted: _Counted) -> Finding:
-    """The counter moved, and no line says who it was; `memory.events` may say where."""
+    """The counter moved, and no log line names the process; `memory.events` may show the cgroup."""
     counters = moved(window, CgroupMemory, "killed") or {}
     where = sorted((-mine.get("killed", 0.0), str(thing[0])) for thing, mine in counters.items())
     paths = [path for number, path in where if number < 0]
@@ -337,25 +335,16 @@ def _unnamed(window: Window, recent: int, counted: _Counted) -> Finding:
 
 
 def _none(window: Window, counted: _Counted) -> Finding:
-    """None is known where the counter is zero, where both it and the log have none of this window,
-    or where the log reaches far enough back."""
+    """Absent if the counter is zero, if neither it nor the log has a kill in this window, or if the
+    log goes back far enough; else unknown."""
     reach = kernel_log.reach(window)
     if counted.total == 0:
-        return _absent("0 OOM kills since boot", [*_counts(counted), *_near(window)])
+        return absent(NAME, "0 OOM kills since boot", [*_counts(counted), *_near(window)])
     earlier = f"; {counted.total:,} since boot, before the log begins" if counted.total else ""
-    long = reach is not None and (reach.whole_boot or (reach.seconds or 0.0) >= RECENT.value)
-    if reach is not None and (long or counted.recent == 0):
-        line = Evidence(
-            "OOM kills in the kernel log",
-            "0",
-            "0",
-            reach.words,
-            reach.origin,
-            0.0,
-            reach.wrong_if or "the lines were lost",
-        )
+    if reach is not None and (reach.covers(RECENT.value) or counted.recent == 0):
+        line = reach.no_lines("OOM kills in the kernel log", number=0.0)
         text = f"0 OOM kills {reach.words}{earlier}"
-        return _absent(text, [line, *_counts(counted), *_near(window)])
+        return absent(NAME, text, [line, *_counts(counted), *_near(window)])
     total = f"{counted.total:,} OOM kills since boot" if counted.total else "OOM kills"
     lacking = kernel_log.lacking(window)
     if reach is not None:
@@ -364,7 +353,3 @@ def _none(window: Window, counted: _Counted) -> Finding:
     if not window.read(VmCounter):
         return unknown(NAME, "whether the OOM killer ran is unknown", lacking)
     return unknown(NAME, f"{total}: when is in the kernel log only", lacking)
-
-
-def _absent(text: str, evidence: Sequence[Evidence]) -> Finding:
-    return Finding(NAME, Verdict.ABSENT, Severity.INFO, text, evidence=tuple(evidence))

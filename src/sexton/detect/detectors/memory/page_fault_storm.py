@@ -31,113 +31,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE, held_meanwhile
+from sexton.detect.detectors.memory import memory_pressure
+from sexton.detect.detectors.memory.memory_pressure import HURTS, LASTS
 from sexton.detect.families import is_fault
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.findings import AGAIN, absent, missing, names, unknown, unread
+from sexton.detect.registry import Threshold, detector, look
 from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
-from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, stalled
 from sexton.model.counters import delta
-from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.memory import VmCounter
 from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import Process
 from sexton.model.text import seconds as duration
-from sexton.model.window import Batch, Window
+from sexton.model.window import Window
 from sexton.series import paging
 from sexton.series.paging import PagingStep, PagingSteps, Readings
 from sexton.series.pressure import Stall
-from sexton.series.rates import SLACK
-
-#: Processes are read every two seconds live and every ten in a recording.
-AROUND_S = 10.5
-
-
-class Faulting(NamedTuple):
-    """A process and its page faults while it was watched, of both kinds."""
-
-    pid: int
-    comm: str
-    minor: int
-    major: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.comm}[{self.pid}]"
-
-
-class Tally(NamedTuple):
-    """Every process that faulted, and the seconds over which they were watched."""
-
-    processes: Sequence[Faulting]
-    start: float
-    end: float
-
-
-def tally(window: Window, span: tuple[float, float]) -> Tally | None:
-    """By the readings of processes around a span; `None` where there are not two of them.
-
-    A process that was born meanwhile took all it has; one that exited is unknown.
-    """
-    read = _around(window.between(Process, span[0] - AROUND_S, span[1] + AROUND_S), span)
-    if len(read) < 2:
-        return None
-    minor: dict[tuple[int, int], int] = {}
-    major: dict[tuple[int, int], int] = {}
-    names: dict[tuple[int, int], str] = {}
-    for before, after in pairwise(read):
-        known = {(row.pid, row.start_ms): row for row in before.rows}
-        for row in after.rows:
-            key = (row.pid, row.start_ms)
-            was = known.get(key)
-            if was is None and row.start_ms / 1000 < before.mono_s - 1:
-                continue  # it was hidden or missed; since when it counts is unknown
-            small = delta(0 if was is None else was.minor_faults, row.minor_faults)
-            large = delta(0 if was is None else was.major_faults, row.major_faults)
-            if small or large:
-                minor[key] = minor.get(key, 0) + (small or 0)
-                major[key] = major.get(key, 0) + (large or 0)
-                names[key] = row.comm
-    made = [Faulting(key[0], names[key], minor[key], major[key]) for key in names]
-    return Tally(made, read[0].mono_s, read[-1].mono_s)
-
-
-def holder(window: Window, held: Finding, least: float) -> tuple[Faulting, Tally] | None:
-    """The process that held a core and took so many minor faults a second meanwhile, if any did."""
-    if held.start is None or held.end is None:
-        return None
-    since = window.start_mono - window.start
-    counted = tally(window, (held.start + since, held.end + since))
-    if counted is None:
-        return None
-    threads = [name.rpartition("[")[2] for name in held.entities.get("task", ())]
-    pids = {thread.partition("/")[0].rstrip("]") for thread in threads}
-    enough = least * (counted.end - counted.start)
-    mine = [
-        process
-        for process in counted.processes
-        if str(process.pid) in pids and process.minor >= enough
-    ]
-    return (max(mine, key=lambda process: process.minor), counted) if mine else None
-
-
-def _around(
-    batches: Sequence[Batch[Process]], span: tuple[float, float]
-) -> Sequence[Batch[Process]]:
-    """From the last reading before it to the first after it, and those between."""
-    near = [batch for batch in batches if span[0] - AROUND_S <= batch.mono_s <= span[1] + AROUND_S]
-    before = [batch.mono_s for batch in near if batch.mono_s <= span[0]]
-    after = [batch.mono_s for batch in near if batch.mono_s >= span[1]]
-    start = before[-1] if before else span[0]
-    end = after[0] if after else span[1]
-    return [batch for batch in near if start <= batch.mono_s <= end]
-
 
 NAME = "page_fault_storm"
 
@@ -164,15 +80,83 @@ HOLDER = Threshold(
     "at 0.1 ms each, as under emulation, they fill a core; only stacks can confirm it",
 )
 BLAME = Threshold("blame", 20, "% of the faults", "processes with fewer did not cause the storm")
+_LIMITS = (MINOR, MAJOR, LASTING, KERNEL_SHARE, HELD, MOSTLY, CAUGHT, HOLDER, BLAME, HURTS, LASTS)
 
-AGAIN = "sexton diagnose --seconds 10"
 WITH_STACKS = "sudo sexton diagnose --stacks"
 _SHOWN = 8
+#: Processes are read every two seconds live and every ten in a recording.
+AROUND_S = 10.5
+
+
+class Faulting(NamedTuple):
+    """A process and its minor and major page faults while it was watched."""
+
+    pid: int
+    comm: str
+    minor: int
+    major: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.comm}[{self.pid}]"
+
+
+class Tally(NamedTuple):
+    """Every process that faulted, and the seconds over which they were watched."""
+
+    processes: Sequence[Faulting]
+    start: float
+    end: float
+
+
+def tally(window: Window, span: tuple[float, float]) -> Tally | None:
+    """Faults by process in the readings around a span; `None` with fewer than two readings.
+
+    A process that started meanwhile has counted from zero; one that exited is unknown.
+    """
+    start, end = span[0] - AROUND_S, span[1] + AROUND_S
+    read = [batch for batch in window.between(Process, *span) if start <= batch.mono_s <= end]
+    if len(read) < 2:
+        return None
+    found: dict[tuple[int, int], Faulting] = {}
+    for before, after in pairwise(read):
+        known = {(row.pid, row.start_ms): row for row in before.rows}
+        for row in after.rows:
+            key = (row.pid, row.start_ms)
+            was = known.get(key)
+            if was is None and row.start_ms / 1000 < before.mono_s - 1:
+                continue  # it was hidden or missed: when its faults happened is unknown
+            small = delta(0 if was is None else was.minor_faults, row.minor_faults)
+            large = delta(0 if was is None else was.major_faults, row.major_faults)
+            if small or large:
+                sums = found.get(key, Faulting(row.pid, row.comm, 0, 0))
+                minor, major = sums.minor + (small or 0), sums.major + (large or 0)
+                found[key] = Faulting(row.pid, row.comm, minor, major)
+    return Tally(tuple(found.values()), read[0].mono_s, read[-1].mono_s)
+
+
+def holder(window: Window, held: Finding, least: float) -> tuple[Faulting, Tally] | None:
+    """The process that held a core with at least `least` minor faults a second, if any."""
+    if held.start is None or held.end is None:
+        return None
+    since = window.start_mono - window.start
+    counted = tally(window, (held.start + since, held.end + since))
+    if counted is None:
+        return None
+    threads = [name.rpartition("[")[2] for name in held.entities.get("task", ())]
+    pids = {thread.partition("/")[0].rstrip("]") for thread in threads}
+    enough = least * (counted.end - counted.start)
+    mine = [
+        process
+        for process in counted.processes
+        if str(process.pid) in pids and process.minor >= enough
+    ]
+    return (max(mine, key=lambda process: process.minor), counted) if mine else None
 
 
 class Storm(NamedTuple):
-    """The stretch that matters, by its rate. `stalled` are the seconds of it with memory pressure,
-    where it is major faults that came."""
+    """The stretch with the highest rate. `stalled` is how many of its seconds had memory pressure,
+    for major faults."""
 
     run: Run[PagingStep]
     is_major: bool
@@ -180,7 +164,7 @@ class Storm(NamedTuple):
 
 
 class _Second(NamedTuple):
-    """A second of one core that was mostly in faults, and how often it was caught there."""
+    """A second in which one core mostly handled faults, and its samples there."""
 
     start: float
     end: float
@@ -189,7 +173,7 @@ class _Second(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """A stretch, the cores it held (seconds each), and who took the faults."""
+    """A stretch, the cores it held (seconds each), and the processes that faulted."""
 
     run: Run[PagingStep] | Run[_Second]
     is_major: bool
@@ -204,20 +188,12 @@ class _Seen(NamedTuple):
         return bool(self.stalled or self.held)
 
 
-_LIMITS = (MINOR, MAJOR, LASTING, KERNEL_SHARE, HELD, MOSTLY, CAUGHT, HOLDER, BLAME, HURTS, LASTS)
-
-
 def _ruled_out(window: Window) -> str:
     faults = paging.readings(window).steps.total("major")
     edges = window.bounds_of(VmCounter)
     if faults is None or edges is None:
         return ""
     return f"page faults ({faults / (edges[1] - edges[0]):.0f} major per second)"
-
-
-def _look(_finding: Finding, _window: Window) -> list[Step]:
-    why = "which process maps and unmaps: an allocator that returns memory at once, or a loop of "
-    return [Step("pidstat -r 1 5", why + "short-lived processes", READS)]
 
 
 def _is_major(finding: Finding) -> bool:
@@ -236,9 +212,13 @@ def _is_major(finding: Finding) -> bool:
     about=("core", "task", "cgroup"),
     answers={"task": 4},
     ruled_out=_ruled_out,
-    advice=Advice(Stage.LOOK, _look),
+    advice=look(
+        "pidstat -r 1 5",
+        "which process maps and unmaps: an allocator that returns memory at once, or a loop of "
+        "short-lived processes",
+    ),
     mimics=saturated_core.NAME,
-    rises_with=SHORTAGE,
+    rises_with=memory_pressure.SHORTAGE,
     rises_if=_is_major,
 )
 def detect(window: Window) -> Finding:
@@ -246,7 +226,7 @@ def detect(window: Window) -> Finding:
     found = paging.readings(window)
     moved = found.steps
     cores = cores_of(window)
-    storm = worst(moved, cores, stalled(window))
+    storm = worst(moved, cores, memory_pressure.stalled(window))
     burnt = None if storm is not None and storm.stalled else _burnt(window)
     if burnt is not None:
         run, held_cores = burnt
@@ -268,7 +248,7 @@ def detect(window: Window) -> Finding:
 
 
 def cores_of(window: Window) -> int | None:
-    """How many there are; a rate means nothing without."""
+    """The number of cores: a rate means nothing without it."""
     rows = window.latest(CoreTimes)
     if rows:
         return len(rows)
@@ -276,17 +256,14 @@ def cores_of(window: Window) -> int | None:
 
 
 def worst(moved: PagingSteps, cores: int | None, stalls: Sequence[Run[Stall]]) -> Storm | None:
-    """Major faults under pressure, else whichever kind is furthest above its limit."""
+    """Major faults under memory pressure, else the kind that is furthest above its limit."""
     best: tuple[float, float, Storm] | None = None
     for is_major, limit in ((True, MAJOR.value), (False, MINOR.value * cores if cores else None)):
         if limit is None:
             continue
         group = "major" if is_major else "faults"
-        for run in runs(moved, moved.rate(group) >= limit):
-            if not run.lasts(LASTING.value):
-                continue
-            stalled = sum(run.overlap(stall) for stall in stalls) if is_major else 0.0
-            stalled = stalled if stalled >= LASTS.value * SLACK else 0.0
+        for run in runs(moved, moved.rate(group) >= limit, LASTING.value):
+            stalled = memory_pressure.stalled_seconds(run, stalls) if is_major else 0.0
             times = sum(step.moved.get(group, 0) for step in run.steps) / limit
             if best is None or (stalled, times) > best[:2]:
                 best = stalled, times, Storm(run, is_major, stalled)
@@ -294,8 +271,8 @@ def worst(moved: PagingSteps, cores: int | None, stalls: Sequence[Run[Stall]]) -
 
 
 def _burnt(window: Window) -> tuple[Run[_Second], dict[int, float]] | None:
-    """The core that was longest held in the kernel while it was mostly in faults, with those held
-    so in the same seconds."""
+    """The core with the most samples of faults that was held in the kernel by them, and all cores
+    so held in the same seconds."""
     stacks = caught(window, is_fault)
     if stacks is None or not stacks.samples:
         return None
@@ -310,12 +287,10 @@ def _burnt(window: Window) -> tuple[Run[_Second], dict[int, float]] | None:
         if samples >= CAUGHT.value and 100 * samples >= MOSTLY.value * every[core, second]:
             made = _Second(float(second), float(second + 1), core, samples)
             mostly.setdefault(core, []).append(made)
-    found = [run for group in mostly.values() for run in runs(group, [True] * len(group))]
-    long = sorted((run for run in found if run.lasts(LASTING.value)), key=_heaviest)
+    found = (runs(group, [True] * len(group), LASTING.value) for group in mostly.values())
+    long = sorted(chain.from_iterable(found), key=_heaviest)
     for run in long[:_SHOWN]:
-        together = {
-            attempt.steps[0].core for attempt in long if attempt.overlap(run) >= LASTING.value
-        }
+        together = {other.steps[0].core for other in long if other.overlap(run) >= LASTING.value}
         held = held_meanwhile(window, together | {run.steps[0].core}, run.close_up)
         if run.steps[0].core in held:
             return run, {core: held[core].seconds for core in sorted(held)}
@@ -327,7 +302,7 @@ def _heaviest(run: Run[_Second]) -> tuple[int, float, int]:
 
 
 def _by_the_holder(window: Window) -> Finding | None:
-    """Without stacks: a core was held, by a process that took faults meanwhile. Noted, no more."""
+    """Without stacks: a core was held by a process that faulted meanwhile. Only *info*."""
     if window.read(StackCount) or not window.read(CoreTimes):
         return None
     core = saturated_core.detect(window)
@@ -353,26 +328,19 @@ def _by_the_holder(window: Window) -> Finding | None:
 
 def _calm(window: Window, found: Readings, cores: int | None) -> Finding:
     if found.steps.total("faults") is None:
-        lack = Missing("two readings of /proc/vmstat", AGAIN)
-        if not window.read(VmCounter):
-            lack = missing(window.why_missing(VmCounter))
-        return unknown(NAME, "fewer than two readings of /proc/vmstat that count faults", (lack,))
+        lacks = unread(window, VmCounter) or [Missing("two readings of /proc/vmstat", AGAIN)]
+        return unknown(NAME, "fewer than two readings of /proc/vmstat that count faults", lacks)
     whole = paging.between(found[0], found[-1])
     rate = whole.rate("faults") or 0.0
     lacking = [] if cores else [missing(window.why_missing(CoreTimes))]
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"{rate:,.0f} page faults a second, {whole.rate('major') or 0.0:,.0f} of them major",
-        evidence=tuple(_rates(whole, cores)),
-        missing=tuple(lacking),
-    )
+    major = f"{whole.rate('major') or 0.0:,.0f} of them major"
+    summary = f"{rate:,.0f} page faults a second, {major}"
+    return absent(NAME, summary, _rates(whole, cores), lacking)
 
 
 def _storming(window: Window, seen: _Seen, cores: int | None) -> Finding:
     run, stacks = seen.run, seen.stacks
-    # What it was found by comes first: a held core, at whatever rate, or the rate.
+    # The evidence that it was found by comes first: a held core, else the rate.
     evidence = [_of_core(seen, core) for core in list(seen.held)[:_SHOWN]]
     evidence += list(_rates(seen.moved, cores)) if seen.moved is not None else []
     blamed = _blamed(seen)
@@ -381,7 +349,9 @@ def _storming(window: Window, seen: _Seen, cores: int | None) -> Finding:
     tasks = [process.name for process in blamed]
     pids = [process.pid for process in blamed]
     if stacks is not None and stacks.samples:
-        evidence.append(_samples(stacks))
+        wrong_if = "a task that waits for the disk is not sampled"
+        what, normal = "that handle page faults", f"< {MOSTLY.value:.0f} %"
+        evidence.append(stacks.evidence(what, normal, wrong_if))
         leading = stacks.leading(BLAME.value)
         tasks = [*(thread_name(*thread) for thread in leading), *tasks]
         pids = [*(pid for pid, _, _ in leading), *pids]
@@ -392,7 +362,7 @@ def _storming(window: Window, seen: _Seen, cores: int | None) -> Finding:
         _summary(seen, tasks),
         entities={
             "core": tuple(map(str, _cores(seen))),
-            "task": tuple(dict.fromkeys(tasks))[:_SHOWN],
+            "task": names(tasks)[:_SHOWN],
             "cgroup": cgroups_of(window, pids, run.close_up[1]),
         },
         start=window.wall(run.start),
@@ -403,7 +373,7 @@ def _storming(window: Window, seen: _Seen, cores: int | None) -> Finding:
 
 
 def _cores(seen: _Seen) -> list[int]:
-    """Those held by it; else those mostly in it, if any was sampled."""
+    """Cores held by faults; else sampled cores that mostly handled faults."""
     if seen.held or seen.stacks is None:
         return list(seen.held)
     cores = seen.stacks.cores
@@ -442,8 +412,7 @@ def _lacking(window: Window, cores: int | None) -> list[Missing]:
     lacking = []
     if not window.read(StackCount):
         lacking.append(Missing("on which core the faults are handled", WITH_STACKS))
-    if not window.read(Process):
-        lacking.append(missing(window.why_missing(Process)))
+    lacking += unread(window, Process)
     if cores is None:
         lacking.append(missing(window.why_missing(CoreTimes)))
     return lacking
@@ -480,20 +449,6 @@ def _share(counted: Tally, who: Faulting, *, is_major: bool) -> Evidence:
         "/proc/PID/stat",
         faults / seconds,
         "processes that exited in this time are not counted",
-    )
-
-
-def _samples(stacks: Caught) -> Evidence:
-    every = stacks.of.total()
-    share = 100 * stacks.samples / every
-    return Evidence(
-        "kernel samples that handle page faults",
-        f"{stacks.samples:,} of {every:,}",
-        f"< {MOSTLY.value:.0f} %",
-        "samples",
-        "perf record",
-        share,
-        "a task that waits for the disk is not sampled",
     )
 
 

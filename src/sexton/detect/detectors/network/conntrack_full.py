@@ -32,25 +32,15 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sexton.detect import kernel_log, nics
+from sexton.detect.findings import absent, missing, names, not_applicable, unknown
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import (
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    detector,
-    missing,
-    not_applicable,
-    unknown,
-)
-from sexton.model.diagnosis import Step
+from sexton.detect.registry import Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.net import NOT_TRACKING, Conntrack
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.steps import Step as Interval
-from sexton.series.steps import steps
+from sexton.series.steps import Step, steps
 
 NAME = "conntrack_full"
 
@@ -71,15 +61,15 @@ _SOURCE = "/proc/net/stat/nf_conntrack"
 class _Report(NamedTuple):
     """Everything known about the table. `fill` is the highest in the window, in per cent.
 
-    Lines are of today, of an unknown time or older; `while_watched` are the first of these that
-    were said in the window.
+    Log lines are from the last day (`recent`), undated or older; `while_watched` are the recent
+    ones that were logged in the window.
     """
 
     recent: Sequence[Line]
     undated: Sequence[Line]
     older: Sequence[Line]
     while_watched: Sequence[Line]
-    steps: Sequence[Interval[Conntrack]]
+    steps: Sequence[Step[Conntrack]]
     fullest: Conntrack | None
     fill: float | None
     allowance: Sequence[nics.Counter]
@@ -95,29 +85,22 @@ class _Report(NamedTuple):
     @property
     def dropped(self) -> int:
         """Packets dropped while watched because the table was full; not those that lost a race."""
-        wants = bool(self.while_watched) or self.is_full
-        return self.moved("drops") if wants else 0
+        return self.moved("drops") if self.while_watched or self.is_full else 0
 
     @property
     def severity(self) -> Severity | None:
-        """`None` where there is nothing to report."""
+        """`None` if there is nothing to report."""
         if self.dropped or any(map(_is_here, self.while_watched)):
             return Severity.CRITICAL
         exceeded = any(counts.moved for counts in self.allowance)
-        # What was full in another namespace hours ago may be gone with it.
+        # A table of another namespace that was full hours ago may be gone with it.
         lines = any(map(_is_here, (*self.recent, *self.undated)))
         if self.while_watched or lines or self.is_full or exceeded:
             return Severity.WARNING
         near = (self.fill or 0.0) >= NEAR.value
-        said = self.recent or self.undated or self.older
-        reported = near or said or any(counts.value for counts in self.allowance)
+        logged = self.recent or self.undated or self.older
+        reported = near or logged or any(counts.value for counts in self.allowance)
         return Severity.INFO if reported else None
-
-
-def _look(_finding: Finding, _window: Window) -> list[Step]:
-    command = "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"
-    why = "how full it is; raise the maximum, or shorten the timeouts of what fills it"
-    return [Step(command, why, READS)]
 
 
 @detector(
@@ -126,22 +109,25 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
     story="New connections were dropped",
     lanes=("tcp", "events"),
     about=("nic",),
-    advice=Advice(Stage.LOOK, _look),
+    advice=look(
+        "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
+        "how full it is; raise the maximum, or shorten the timeouts of what fills it",
+    ),
 )
 def detect(window: Window) -> Finding:
-    """Is it full, was it, and what did that cost?"""
-    summary = _report(window)
-    severity = summary.severity
+    """Whether the table is or was full, and what was dropped."""
+    report = _report(window)
+    severity = report.severity
     if severity is not None:
-        return _full(window, summary, severity)
-    if summary.fullest is None and not summary.allowance:
+        return _full(window, report, severity)
+    if report.fullest is None and not report.allowance:
         state = window.why_missing(Conntrack)
         if state.detail == NOT_TRACKING:
             return not_applicable(NAME, NOT_TRACKING)
         if not kernel_log.was_read(window):
             lacking = (missing(state), *kernel_log.lacking(window))
             return unknown(NAME, "neither the conntrack table nor the kernel log was read", lacking)
-    return _room(window, summary)
+    return _room(window, report)
 
 
 def _report(window: Window) -> _Report:
@@ -163,28 +149,27 @@ def _report(window: Window) -> _Report:
 
 
 def _fill(row: Conntrack) -> float | None:
-    """In per cent; `None` where there is no limit or it is unknown."""
+    """Fill in per cent; `None` if there is no limit or it is unknown."""
     return 100 * row.count / row.maximum if row.maximum else None
 
 
 def _full(window: Window, summary: _Report, severity: Severity) -> Finding:
     start, end = _interval(window, summary)
-    exceeded = [counts.nic for counts in summary.allowance if counts.value]
     return Finding(
         NAME,
         Verdict.PRESENT,
         severity,
         _summary(summary),
-        entities={"nic": tuple(dict.fromkeys(exceeded))},
+        entities={"nic": names(counts.nic for counts in summary.allowance if counts.value)},
         start=start,
         end=end,
         evidence=tuple(_evidence(window, summary)),
-        missing=tuple(kernel_log.lacking(window)),
+        missing=kernel_log.lacking(window),
     )
 
 
 def _interval(window: Window, summary: _Report) -> tuple[float | None, float | None]:
-    """When it dropped something, or was full; of lines from before the window theirs."""
+    """When it dropped something or was full, including lines from before the window."""
     moments = [line.wall_s for line in summary.recent or summary.older if line.wall_s is not None]
     for step in summary.steps:
         if (step.delta("early_drops") or 0) or (summary.dropped and step.delta("drops")):
@@ -197,30 +182,29 @@ def _interval(window: Window, summary: _Report) -> tuple[float | None, float | N
 
 
 def _summary(summary: _Report) -> str:
-    said = [*summary.undated, *summary.recent] or summary.older
+    logged = [*summary.undated, *summary.recent] or summary.older
     if summary.dropped:
-        return f"the conntrack table is full and dropped {count(summary.dropped, 'packet')}" + _of(
-            summary
-        )
+        dropped = count(summary.dropped, "packet")
+        return f"the conntrack table is full and dropped {dropped}{_of(summary)}"
     if summary.while_watched:
         where = _where(summary.while_watched)
         return f"the kernel dropped packets while watched: conntrack table full{where}"
     if summary.recent:
         ago = duration(min(line.age_s or 0.0 for line in summary.recent))
-        return f"the conntrack table was full {ago} ago and packets were dropped" + _where(said)
+        return f"the conntrack table was full {ago} ago and packets were dropped" + _where(logged)
     if summary.undated:
-        return "the conntrack table was full at an unknown time" + _where(said)
+        return "the conntrack table was full at an unknown time" + _where(logged)
     if summary.is_full:
         out = summary.moved("early_drops")
-        threw = f", {count(out, 'entry', 'entries')} evicted to make room" if out else ""
-        return f"the conntrack table is full{_of(summary)}{threw}"
+        evicted = f", {count(out, 'entry', 'entries')} evicted to make room" if out else ""
+        return f"the conntrack table is full{_of(summary)}{evicted}"
     if any(counts.moved for counts in summary.allowance):
-        names = ", ".join(counts.nic for counts in summary.allowance if counts.moved)
-        return f"the cloud instance's conntrack limit is full: packets of {names} were dropped"
+        nics_hit = ", ".join(counts.nic for counts in summary.allowance if counts.moved)
+        return f"the cloud instance's conntrack limit is full: packets of {nics_hit} were dropped"
     if (summary.fill or 0.0) >= NEAR.value:
         return f"the conntrack table is nearly full{_of(summary)}"
     if summary.older:
-        return "the conntrack table was full, more than 24 h ago" + _where(said)
+        return "the conntrack table was full, more than 24 h ago" + _where(logged)
     return "the cloud instance's conntrack limit was full at some time since the driver was loaded"
 
 
@@ -261,16 +245,8 @@ def _evidence(window: Window, summary: _Report) -> Iterable[Evidence]:
             else "the line belongs to another boot",
         )
     for counts in summary.allowance:
-        moved = f", {counts.moved:+} while watched" if counts.moved else ""
-        yield Evidence(
-            f"{counts.nic} {ALLOWANCE}",
-            f"{counts.value:,}{moved}",
-            "0",
-            "packets since the driver was loaded",
-            "ethtool -S",
-            counts.value,
-            "they happened long ago" if not counts.moved else "the instance is of a small type",
-        )
+        old, now = "they happened long ago", "the instance is of a small type"
+        yield counts.evidence(now if counts.moved else old, of="packets ")
 
 
 def _counted(summary: _Report) -> Iterable[Evidence]:
@@ -302,22 +278,10 @@ def _room(window: Window, report: _Report) -> Finding:
     reach = kernel_log.reach(window)
     evidence = list(_counted(report))
     if reach is not None:
-        wrong_if = reach.wrong_if or "lines of this kind are rate-limited with others"
-        evidence.append(
-            Evidence(
-                "full tables in the kernel log", "0", "0", reach.words, reach.origin, 0, wrong_if
-            )
-        )
+        limited = "lines of this kind are rate-limited with others"
+        evidence.append(reach.no_lines("full tables in the kernel log", limited))
     evidence += [
-        Evidence(
-            f"{counts.nic} {ALLOWANCE}",
-            f"{counts.value:,}",
-            "0",
-            "packets since the driver was loaded",
-            "ethtool -S",
-            counts.value,
-            "the driver was loaded again since",
-        )
+        counts.evidence("the driver was loaded again since", of="packets ")
         for counts in report.allowance
     ]
     row = report.fullest
@@ -329,11 +293,4 @@ def _room(window: Window, report: _Report) -> Finding:
     lacking = [*kernel_log.lacking(window)]
     if row is None:
         lacking.append(missing(window.why_missing(Conntrack)))
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        summary,
-        evidence=tuple(evidence),
-        missing=tuple(lacking),
-    )
+    return absent(NAME, summary, evidence, lacking)

@@ -31,16 +31,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.faults import unrecorded
-from sexton.detect.registry import (
-    READS,
-    Advice,
-    Stage,
-    Threshold,
-    detector,
-    not_applicable,
-    unknown,
-)
-from sexton.model.diagnosis import Step
+from sexton.detect.findings import absent, and_more, names, not_applicable, unknown
+from sexton.detect.registry import Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.hardware import FabricCounter, FabricPort
 from sexton.model.text import count
@@ -82,11 +74,6 @@ def _ruled_out(window: Window) -> str:
     return "fabric errors" if window.latest(FabricPort) else ""
 
 
-def _look(_finding: Finding, _window: Window) -> list[Step]:
-    command = f"grep . {_PATH}/*/ports/*/{{counters,hw_counters}}/*err*"
-    return [Step(command, "whether the errors go on", READS)]
-
-
 @detector(
     thresholds=(LOST, ERRORS),
     title="fabric errors",
@@ -95,7 +82,9 @@ def _look(_finding: Finding, _window: Window) -> list[Step]:
     about=("port",),
     answers={"job": 10},
     ruled_out=_ruled_out,
-    advice=Advice(Stage.LOOK, _look),
+    advice=look(
+        f"grep . {_PATH}/*/ports/*/{{counters,hw_counters}}/*err*", "whether the errors go on"
+    ),
 )
 def detect(window: Window) -> Finding:
     """Which port failed, how often, and when."""
@@ -115,23 +104,10 @@ def detect(window: Window) -> Finding:
         return _failed(window, found, down)
     ports = window.latest(FabricPort) or ()
     active = sum(row.state == "ACTIVE" for row in ports)
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"0 errors in {duration(window.seconds)}; {active} of {count(len(ports), 'port')} active",
-        evidence=(
-            Evidence(
-                "errors of fabric ports",
-                "0",
-                "0",
-                f"in {duration(window.seconds)}",
-                _PATH,
-                0.0,
-                "they came before the window",
-            ),
-        ),
-    )
+    when = f"in {duration(window.seconds)}"
+    why = "they came before the window"
+    none = Evidence("errors of fabric ports", "0", "0", when, _PATH, 0.0, why)
+    return absent(NAME, f"0 errors {when}; {active} of {count(len(ports), 'port')} active", [none])
 
 
 def _moved(steps: Steps) -> list[_Moved]:
@@ -165,7 +141,7 @@ def _down(window: Window) -> dict[str, str]:
 def _failed(window: Window, found: Sequence[_Moved], down: dict[str, str]) -> Finding:
     severity = Severity.CRITICAL if down else found[0].severity
     shown = [item for item in found if item.severity is severity]
-    ports = tuple(dict.fromkeys([*down, *(item.port for item in shown)]))
+    ports = names([*down, *(item.port for item in shown)])
     if down:
         port, state = next(iter(down.items()))
         text = f"fabric port {port} is {state}"
@@ -173,12 +149,11 @@ def _failed(window: Window, found: Sequence[_Moved], down: dict[str, str]) -> Fi
         worst = found[0]
         times = f"{worst.number:,.0f} × {worst.name}"
         text = f"fabric port {worst.port}: {times} in {duration(window.seconds)}"
-    others = f" (and {count(len(ports) - 1, 'more port')})" if len(ports) > 1 else ""
     return Finding(
         NAME,
         Verdict.PRESENT,
         severity,
-        text + others,
+        text + and_more(ports, "port"),
         entities={"port": ports},
         start=window.wall(min((item.start for item in shown), default=window.start_mono)),
         end=window.wall(max((item.end for item in shown), default=window.end_mono)),

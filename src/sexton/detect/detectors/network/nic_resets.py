@@ -9,11 +9,11 @@ joined with its interrupt and its core, or with the core the driver names itself
 **Why it hurts.** For seconds nothing is sent or received; connections with short timeouts break.
 A training job reports a lost actor, and the node looks idle a moment later.
 
-**What would make it wrong.** Requested resets (``ethtool --reset``, a driver reload, an
-MTU change on some drivers) look alike. The log is a ring and forgets; counters start again with the
-driver. The queue's core is today's: irqbalance may have moved it since. ``wd_expired`` (the device
-stopped its keep-alive) and ``missing_intr`` (an interrupt was lost) point at the device or the
-hypervisor, not at a starved core.
+**What would make it wrong.** Requested resets (``ethtool --reset``, a driver reload, an MTU change
+on some drivers) look alike. The log is a ring buffer that drops old lines; counters restart with
+the driver. The queue's core is today's: irqbalance may have moved it since. ``wd_expired`` (the
+device stopped its keep-alive) and ``missing_intr`` (an interrupt was lost) point at the device or
+the hypervisor, not at a starved core.
 
 **Check by hand.** ``dmesg -T | grep -iE 'reset|watchdog|napi'``, ``ethtool -S eth0 | grep -E
 'reset|timeout|starvation|wd_expired|missing'``, then ``cat /proc/irq/N/effective_affinity_list``.
@@ -29,8 +29,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sexton.detect import kernel_log, nics, resets
+from sexton.detect.findings import missing, names, not_applicable, unknown, unread
 from sexton.detect.kernel_log import DAY_S, Burst
-from sexton.detect.registry import Threshold, detector, missing, not_applicable, unknown
+from sexton.detect.registry import Threshold, detector
 from sexton.detect.resets import CAUSES, ONE_RESET
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.net import Nic, NicCounter, NicQueue
@@ -63,7 +64,7 @@ _SHOWN = 8
 
 @dataclass(slots=True)
 class _Report:
-    """All evidence of resets, by when they happened."""
+    """All evidence of resets, counted by when they happened."""
 
     bursts: list[Burst]
     counters: list[nics.Counter]
@@ -79,17 +80,17 @@ class _Report:
 
     @property
     def failed(self) -> bool:
-        """Did the newest attempt end with the interface down?"""
+        """Did the last reset end with the interface down?"""
         newest = self.bursts[-1] if self.bursts else None
         return newest is not None and newest.lines[-1].text("phase") == "failed"
 
     @property
     def is_reset(self) -> bool:
-        """Or only a watchdog that fired: some drivers log it and do nothing."""
-        said = any(
+        """False if only a watchdog fired: some drivers log that and do nothing."""
+        logged = any(
             line.event.family != "nic_watchdog" for burst in self.bursts for line in burst.lines
         )
-        return said or any(counter.value for counter in self.counters)
+        return logged or any(counter.value for counter in self.counters)
 
     @property
     def severity(self) -> Severity:
@@ -100,11 +101,11 @@ class _Report:
 
 def reset_times(finding: Finding, window: Window) -> tuple[float, ...]:
     """When its interfaces were reset (UNIX), by the log, else by the finding."""
-    names = finding.entities.get("nic", ())
+    mine = finding.entities.get("nic", ())
     found = [
         burst.lines[0].wall_s
         for burst in resets.logged(window)
-        if burst.name is None or printable(burst.name) in names
+        if burst.name is None or printable(burst.name) in mine
     ]
     dated = tuple(wall_s for wall_s in found if wall_s is not None)
     return dated or (() if finding.start is None else (finding.start,))
@@ -134,8 +135,9 @@ def detect(window: Window) -> Finding:
             lacking.append(nics.hidden(window) or missing(window.why_missing(Nic)))
         what = "no kernel log, and no driver here counts resets"
         return unknown(NAME, what, tuple(lacking))
-    if not window.read(NicCounter) and real is not None:
-        lacking.append(missing(window.why_missing(NicCounter)))
+    unread_counters = unread(window, NicCounter)
+    if real is not None:
+        lacking += unread_counters
     summary = _report(window, counters)
     if summary.total == 0 and summary.in_window == 0:
         return _none(window, counters, real, lacking)
@@ -156,9 +158,11 @@ def _report(window: Window, counters: list[nics.Counter]) -> _Report:
     summary.in_window = resets.in_window(window) or 0
     summary.day = resets.merged(today, counted.in_window)
     unlogged = max(0, resets.merged(summary.bursts, counted.since_boot) - summary.total)
-    if _is_young(window):
+    reach = kernel_log.reach(window)
+    uptime_s = window.node.uptime_s if window.node is not None else None
+    if uptime_s is not None and uptime_s <= DAY_S:
         summary.day += unlogged
-    elif _covers_a_day(window):
+    elif reach is not None and reach.covers_a_day:
         summary.older += unlogged
     else:
         summary.undated += unlogged
@@ -166,30 +170,20 @@ def _report(window: Window, counters: list[nics.Counter]) -> _Report:
     return summary
 
 
-def _is_young(window: Window) -> bool:
-    node = window.node
-    return node is not None and node.uptime_s is not None and node.uptime_s <= DAY_S
-
-
-def _covers_a_day(window: Window) -> bool:
-    reach = kernel_log.reach(window)
-    return reach is not None and reach.covers_a_day
-
-
 def _causes(summary: _Report, counters: Iterable[nics.Counter]) -> list[str]:
-    found: dict[str, None] = {}
-    for burst in reversed(summary.bursts):
+    found: set[str] = set()
+    for burst in summary.bursts:
         for line in burst.lines:
             reason = line.text("reason") or ""
             if reason in _REASONS:
-                found[_REASONS[reason]] = None
+                found.add(_REASONS[reason])
             elif reason in _OTHER_REASONS:
-                found[reason] = None
+                found.add(reason)
     for counter in counters:
         cause = resets.meaning(counter.name)
         if counter.value and cause is not None and cause in CAUSES:
-            found["os_netdev_wd" if cause == "tx_timeout" else cause] = None
-    # The surest first: a driver that suspects starvation has looked.
+            found.add("os_netdev_wd" if cause == "tx_timeout" else cause)
+    # The most certain first: a driver that suspects starvation has checked.
     order = [*CAUSES, *_OTHER_REASONS]
     return sorted(found, key=order.index)
 
@@ -203,22 +197,12 @@ def _none(
     evidence = []
     reach = kernel_log.reach(window)
     if reach is not None:
-        evidence.append(
-            Evidence(
-                "resets in the kernel log",
-                "0",
-                "0",
-                reach.words,
-                reach.origin,
-                0,
-                reach.wrong_if or "this driver does not log resets",
-            )
-        )
+        silent = "this driver does not log resets"
+        evidence.append(reach.no_lines("resets in the kernel log", silent))
     if counters:
-        names = ", ".join(dict.fromkeys(counter.nic for counter in counters))
         evidence.append(
             Evidence(
-                f"reset counters of {names}",
+                f"reset counters of {', '.join(names(counter.nic for counter in counters))}",
                 "0",
                 "0",
                 "since the driver was loaded",
@@ -241,24 +225,24 @@ def _none(
 
 
 def _reset(window: Window, summary: _Report, lacking: list[Missing]) -> Finding:
-    places, names = _places(window, summary)
+    places, found = _places(window, summary)
     dated = [burst.wall_s for burst in summary.bursts if burst.wall_s is not None]
     recent = [wall for wall in dated if window.end - wall <= DAY_S] or dated
     moved = any(counter.moved for counter in summary.counters)
     start = min(recent, default=window.start if moved else None)
     end = window.end if moved else max(recent, default=None)
-    if places and not any(place.cores for place in places) and not window.read(NicQueue):
-        lacking.append(missing(window.why_missing(NicQueue)))
+    if places and not any(place.cores for place in places):
+        lacking += unread(window, NicQueue)
     return Finding(
         NAME,
         Verdict.PRESENT,
         summary.severity,
-        _summary(summary, names, places),
+        _summary(summary, found, places),
         entities={
-            "nic": names,
+            "nic": found,
             "queue": tuple(place.queue for place in places),
-            "core": _unique(core for place in places for core in place.cores),
-            "irq": _unique(irq for place in places for irq in place.irqs),
+            "core": names(core for place in places for core in place.cores),
+            "irq": names(irq for place in places for irq in place.irqs),
         },
         start=start,
         end=end,
@@ -268,12 +252,9 @@ def _reset(window: Window, summary: _Report, lacking: list[Missing]) -> Finding:
 
 
 def _places(window: Window, summary: _Report) -> tuple[list[nics.Place], tuple[str, ...]]:
-    """The queues that are blamed, the newest first, and the interfaces."""
+    """The queues involved, the newest first, and the interfaces."""
     found: dict[str, nics.Place] = {}
-    names: dict[str, None] = {}
     for burst in reversed(summary.bursts):
-        if burst.name is not None:
-            names[burst.name] = None
         cores = {
             line.number("queue"): line.number("cpu")
             for line in burst.lines
@@ -288,12 +269,13 @@ def _places(window: Window, summary: _Report) -> tuple[list[nics.Place], tuple[s
         if counts.moved or not summary.bursts:
             place = nics.place(window, nic, queue)
             found.setdefault(place.queue, place)
-    names |= dict.fromkeys(counter.nic for counter in summary.counters if counter.value)
-    return list(found.values())[:_SHOWN], tuple(names)
+    logged = (burst.name for burst in reversed(summary.bursts))
+    counted = (counter.nic for counter in summary.counters if counter.value)
+    return list(found.values())[:_SHOWN], names([*logged, *counted])
 
 
-def _summary(summary: _Report, names: Sequence[str], places: Sequence[nics.Place]) -> str:
-    who = ", ".join(names) or "an interface"
+def _summary(summary: _Report, found: Sequence[str], places: Sequence[nics.Place]) -> str:
+    who = ", ".join(found) or "an interface"
     what = "was reset" if summary.is_reset else "hit its transmit watchdog"
     if summary.in_window:
         when = f"{_times(summary.in_window)} while watched"
@@ -344,17 +326,9 @@ def _evidence(window: Window, summary: _Report, places: Sequence[nics.Place]) ->
         )
     for counter in summary.counters:
         if counter.value:
-            moved = f", {counter.moved:+} while watched" if counter.moved else ""
-            text = " (points at the device)" if counter.name in _ELSEWHERE else ""
-            yield Evidence(
-                f"{counter.nic} {counter.name}{text}",
-                f"{counter.value:,}{moved}",
-                "0",
-                "since the driver was loaded",
-                "ethtool -S",
-                counter.value,
-                "an administrator requested it" if counter.moved else "they happened long ago",
-            )
+            note = " (points at the device)" if counter.name in _ELSEWHERE else ""
+            wrong = "an administrator requested it" if counter.moved else "they happened long ago"
+            yield counter.evidence(wrong, note)
     for place in places:
         if place.cores:
             yield Evidence(
@@ -370,7 +344,3 @@ def _evidence(window: Window, summary: _Report, places: Sequence[nics.Place]) ->
 
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number:,} times"
-
-
-def _unique(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))

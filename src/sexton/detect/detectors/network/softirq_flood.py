@@ -29,7 +29,7 @@ time may make a core look full. An interface of another network namespace cannot
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from shlex import quote
 from typing import Any, NamedTuple
 
@@ -38,14 +38,14 @@ import numpy as np
 from sexton.detect import nics
 from sexton.detect.counters import moved
 from sexton.detect.detectors.cpu import saturated_core
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.findings import absent, and_more, names, too_few_readings, unread
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.waits import LOSSES
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes, SoftnetCpu
 from sexton.model.rows.net import NetDevice, NicQueue
 from sexton.model.rows.task import Thread
-from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.cores import CoreSeries, Shares, core_series
@@ -67,14 +67,14 @@ PACKETS = Threshold(
 BROUGHT = Threshold(
     "brought", 50, "% of the packets", "an interface that received less is not the one to name"
 )
-#: Tables are read every ten seconds at the least often: around a flood is at most this far.
+#: Every table is read at least every ten seconds: a reading around a flood is at most this far.
 AROUND_S = 10.5
 _SHOWN = 8
 _BACKLOG = ("processed", *LOSSES)
 
 
 class _Net(NamedTuple):
-    """What a core's backlog did in a run, in so many seconds of readings."""
+    """How a core's backlog counters moved in a flood; `seconds` of it have readings."""
 
     seconds: float
     processed: int
@@ -87,7 +87,7 @@ class _Net(NamedTuple):
 
 
 class _Flood(NamedTuple):
-    """Neighbouring steps of one core above a limit."""
+    """Consecutive steps of one core above a limit."""
 
     core: int
     start: float
@@ -101,7 +101,7 @@ class _Flood(NamedTuple):
 
     @property
     def is_packets(self) -> bool:
-        """Unless the counters say otherwise."""
+        """True unless the counters show that packets were few."""
         return self.net is None or self.net.rate >= PACKETS.value
 
     @property
@@ -143,18 +143,16 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     plan_note="a plan cannot stop it; see DO NOW in sexton diagnose",
 )
 def detect(window: Window) -> Finding:
-    """The core that was flooded most, by which interface."""
+    """The core that was flooded most, and the interface that received the packets."""
     series = core_series(window)
     watched = 0.0 if series is None else longest_stretch(series)
     if watched < LASTING.value * SLACK:
-        lacking = Missing(
-            f"readings at least {LASTING.value:.0f} s apart", "sexton diagnose --seconds 10"
-        )
+        what = f"readings at least {LASTING.value:.0f} s apart"
         summary = f"{duration(watched)} of readings cannot separate a flood from a burst"
-        return unknown(NAME, summary, (lacking,))
+        return too_few_readings(NAME, summary, what)
     if series is None or np.isnan(series.softirq).all():
-        lacking = Missing("two readings of one core in order", "sexton diagnose --seconds 10")
-        return unknown(NAME, "every core's counters went backwards", (lacking,))
+        what = "two readings of one core in order"
+        return too_few_readings(NAME, "every core's counters went backwards", what)
     percent = series.percent(series.softirq)
     # A flood inside a longer busy stretch counts by itself: the stretch's mean would hide it.
     busy = [
@@ -163,20 +161,22 @@ def detect(window: Window) -> Finding:
         for run in runs(series.times, percent >= limit)
         if run.lasts(LASTING.value)
     ]
-    net = _backlog(window, {series.cores[run.row] for run in busy})
+    cores = {series.cores[run.row] for run in busy}
+    read = window.columns(SoftnetCpu, _BACKLOG, lambda key: key[0] in cores) if cores else ()
+    net = steps_of(read)
     found = [made for run in busy if (made := _flood(series, run, net)) is not None]
     found.sort(key=lambda run: (not run.hurts, -run.shares.softirq * run.seconds))
     worst: dict[int, _Flood] = {}
     for run in found:
         worst.setdefault(run.core, run)
-    lacking_net = [] if window.read(SoftnetCpu) else [missing(window.why_missing(SoftnetCpu))]
+    lacking = list(unread(window, SoftnetCpu))
     if not worst:
-        return _calm(window, series, lacking_net)
-    return _flooded(window, list(worst.values()), lacking_net)
+        return _calm(window, series, lacking)
+    return _flooded(window, list(worst.values()), lacking)
 
 
 def longest_stretch(series: CoreSeries) -> float:
-    """The longest time with no reading missing in it."""
+    """The longest time without a missing reading."""
     every = np.atleast_2d(~np.isnan(series.softirq).all(axis=0))
     return max((run.seconds for run in runs(series.times, every)), default=0.0)
 
@@ -189,15 +189,8 @@ def _flood(series: CoreSeries, run: Run, net: Steps) -> _Flood | None:
     return _Flood(core, run.start, run.end, shares, _meanwhile(net, core, run))
 
 
-def _backlog(window: Window, cores: Collection[int]) -> Steps:
-    """What the network stack counted on these cores."""
-    if not cores:
-        return steps_of(())
-    return steps_of(window.columns(SoftnetCpu, _BACKLOG, lambda key: key[0] in cores))
-
-
 def _meanwhile(net: Steps, core: int, run: Run) -> _Net | None:
-    """Steps that lie in the run by half and more: both tables are read a moment apart."""
+    """Sums over steps that overlap the run by half or more: tables are read a moment apart."""
     if (core,) not in net.things:
         return None
     overlap = np.minimum(net.end, run.end) - np.maximum(net.start, run.start)
@@ -220,20 +213,19 @@ def _flooded(window: Window, worst: Sequence[_Flood], lacking: list[Missing]) ->
     run = worst[0]
     queues = [row for flood in worst for row in _queues(window, flood)]
     daemons = [task for flood in worst if (task := _ksoftirqd(window, flood)) is not None]
-    if run.is_packets and not queues and not window.read(NicQueue):
-        lacking.append(missing(window.why_missing(NicQueue)))
-    others = f" (and {count(len(worst) - 1, 'more core')})" if len(worst) > 1 else ""
+    if run.is_packets and not queues:
+        lacking += unread(window, NicQueue)
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.WARNING if run.hurts else Severity.INFO,
-        f"core {run.core}{others} spent {min(run.shares.softirq, 100):.0f} % of"
+        f"core {run.core}{and_more(worst, 'core')} spent {min(run.shares.softirq, 100):.0f} % of"
         f" {duration(run.seconds)} in softirq{_packets(run, queues)}",
         entities={
             "core": tuple(str(flood.core) for flood in worst),
-            "nic": _unique(row.nic for row in queues),
-            "queue": _unique(f"{row.nic}:{row.queue}" for row in queues),
-            "irq": _unique(str(row.irq) for row in queues),
+            "nic": names(row.nic for row in queues),
+            "queue": names(f"{row.nic}:{row.queue}" for row in queues),
+            "irq": names(str(row.irq) for row in queues),
             "task": tuple(name for name, _ in daemons),
         },
         start=window.wall(run.start),
@@ -258,7 +250,7 @@ def _packets(run: _Flood, queues: Sequence[NicQueue]) -> str:
 
 
 def _queues(window: Window, run: _Flood) -> Sequence[NicQueue]:
-    """The queues whose interrupts fire on that core, of interfaces that brought the packets."""
+    """Queues whose interrupts fire on that core, of interfaces that received the packets."""
     if run.net is None or not run.is_packets:
         return ()
     brought = dict(_received(window, run))
@@ -271,7 +263,7 @@ def _queues(window: Window, run: _Flood) -> Sequence[NicQueue]:
 
 
 def _received(window: Window, run: _Flood) -> list[tuple[str, float]]:
-    """Packets a second that came in through each interface meanwhile, the busiest first."""
+    """Packets per second received by each interface during the flood, the busiest first."""
     spans: dict[str, list[tuple[int, float]]] = defaultdict(list)
     read = window.between(NetDevice, run.start - AROUND_S, run.end + AROUND_S)
     for _, step in steps(read, lambda row: row.name):
@@ -286,7 +278,7 @@ def _received(window: Window, run: _Flood) -> list[tuple[str, float]]:
 
 
 def _ksoftirqd(window: Window, run: _Flood) -> tuple[str, float] | None:
-    """The core's softirq daemon, and its share of the run in per cent, where it ran."""
+    """The core's softirq daemon and its share of the run in per cent; `None` if it did not run."""
     spent = seen = 0.0
     name = ""
     comm = f"ksoftirqd/{run.core}"
@@ -367,26 +359,14 @@ def _calm(window: Window, series: CoreSeries, lacking: Sequence[Missing]) -> Fin
     row, step = np.unravel_index(int(np.nanargmax(percent)), percent.shape)
     share = float(percent[row, step])
     lasted = float(series.end[step] - series.start[step])
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"no core flooded; most in softirq: core {series.cores[row]}, {share:.0f} % over"
-        f" {duration(lasted)}",
-        evidence=(
-            Evidence(
-                "worst core in softirq, one step",
-                f"{share:.0f} %",
-                f"< {NOTED.value:.0f} % for {LASTING.value:.0f} s",
-                "% of a core",
-                "/proc/stat",
-                share,
-                f"the flood was outside these {duration(window.seconds)}",
-            ),
-        ),
-        missing=tuple(lacking),
+    most = Evidence(
+        "worst core in softirq, one step",
+        f"{share:.0f} %",
+        f"< {NOTED.value:.0f} % for {LASTING.value:.0f} s",
+        "% of a core",
+        "/proc/stat",
+        share,
+        f"the flood was outside these {duration(window.seconds)}",
     )
-
-
-def _unique(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
+    core = f"core {series.cores[row]}, {share:.0f} % over {duration(lasted)}"
+    return absent(NAME, f"no core flooded; most in softirq: {core}", [most], lacking)

@@ -16,10 +16,10 @@ the driver's watchdog takes the whole device down and up again.
 **What would make it wrong.** Threaded NAPI (``/sys/class/net/*/threaded``) polls without NET_RX.
 Drivers older than ENA 2.8 do not say whether NAPI was scheduled. `time_squeeze` is not starvation:
 there the poll ran and had too much to do; it is shown and does not change the verdict. The counters
-see only waits of a second and more that were total; shorter ones need a probe. A held core that
-polls nothing, without a request to, is *unknown*: a queue without packets looks the same. Where the
-probe watched, from before the core was held, it decides. It pauses where it would cost a core more
-than 0.5 %, and a virtual machine that was paused as a whole looks like a wait.
+see only waits of a second or more without a single poll; shorter ones need a probe. A held core
+that polls nothing and was not requested to is *unknown*: a queue without packets looks the same. If
+the probe was running since before the core was held, it decides. It pauses if it would use more
+than 0.5 % of a core, and a virtual machine that was paused as a whole looks like a wait.
 
 **Check by hand.** ``dmesg -T | grep -i napi``; ``grep NET_RX /proc/softirqs`` twice, at the core of
 the queue; every single wait, in microseconds, with ``sudo bpftrace -e
@@ -37,17 +37,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sexton.detect import kernel_log, nics, waits
-from sexton.detect.registry import Threshold, detector, missing, not_applicable, unknown
-from sexton.detect.waits import (
-    GRAVE,
-    WAIT,
-    LoggedWait,
-    MeasuredWait,
-    Silence,
-    Watch,
-    backlog,
-    logged_waits,
-)
+from sexton.detect.findings import AGAIN, absent, missing, names, not_applicable, unknown, unread
+from sexton.detect.registry import Threshold, detector
+from sexton.detect.waits import GRAVE, WAIT, LoggedWait, MeasuredWait, Silence, Watch
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import SoftirqCount
 from sexton.model.rows.net import Nic, NicQueue
@@ -68,8 +60,8 @@ _SHOWN = 8
 
 
 class _Seen(NamedTuple):
-    """What each method found, the surest first: measured by the probe, logged by the driver, silent
-    by the counters, counted by the driver."""
+    """What each method found, the most certain first: measured by the probe, logged by the driver,
+    silent by the counters, counted by the driver."""
 
     window: Window
     measured: Sequence[MeasuredWait]
@@ -95,12 +87,12 @@ class _Seen(NamedTuple):
 
 
 def _beginnings(_finding: Finding, window: Window) -> list[float]:
-    """When each of the waits began, as far as one is known, in UNIX seconds."""
+    """When each wait began, if known, in UNIX seconds."""
     measured = waits.measured_waits(window, WAIT.value)
     found = [window.wall(wait.start) for wait in measured]
     found += [
         wait.line.wall_s - wait.seconds
-        for wait in logged_waits(window)
+        for wait in waits.logged_waits(window)
         if wait.line.wall_s is not None and wait.scheduled != 0 and wait.seconds >= WAIT.value
     ]
     for silence in waits.silences(window, HELD.value):
@@ -135,7 +127,7 @@ def detect(window: Window) -> Finding:
             lacking.append(missing(window.why_missing(Nic)))
         what = "no kernel log, no driver counter and no softirq counters"
         return unknown(NAME, what, tuple(lacking))
-    logged = logged_waits(window)
+    logged = waits.logged_waits(window)
     held = [
         silence
         for silence in waits.silences(window, HELD.value)
@@ -157,7 +149,7 @@ def detect(window: Window) -> Finding:
 
 
 def _poll_need_unknown(silence: Silence, lacking: Sequence[Missing]) -> Finding:
-    """Held and silent; whether a packet was waiting is unknown."""
+    """The core was held and did not poll; whether a packet was waiting is unknown."""
     row = silence.queues[0]
     summary = (
         f"core {silence.core} was held for {duration(silence.seconds)} and did not poll"
@@ -167,11 +159,9 @@ def _poll_need_unknown(silence: Silence, lacking: Sequence[Missing]) -> Finding:
     return unknown(NAME, summary, (*lacking, probe))
 
 
-def _lacks_live(window: Window) -> list[Missing]:
-    unread = [kind for kind in (NicQueue, SoftirqCount) if not window.read(kind)]
-    if unread:
-        return [missing(window.why_missing(kind)) for kind in unread]
-    return [Missing("two readings of softirqs and core times", "sexton diagnose --seconds 10")]
+def _lacks_live(window: Window) -> tuple[Missing, ...]:
+    again = Missing("two readings of softirqs and core times", AGAIN)
+    return unread(window, NicQueue, SoftirqCount) or (again,)
 
 
 def _fed(
@@ -184,17 +174,8 @@ def _fed(
     evidence = [waits.of_no_wait(window, watched)] if watched.spans else []
     reach = kernel_log.reach(window)
     if reach is not None:
-        evidence.append(
-            Evidence(
-                "queues the driver reported as starved",
-                "0",
-                "0",
-                reach.words,
-                reach.origin,
-                0,
-                reach.wrong_if or "this driver does not report it",
-            )
-        )
+        silent = "this driver does not report it"
+        evidence.append(reach.no_lines("queues the driver reported as starved", silent))
     if lost:
         worst = max(lost, key=lambda wait: wait.seconds)
         evidence.append(
@@ -220,18 +201,14 @@ def _fed(
                 "waits shorter than a second are not seen by these counters",
             )
         )
-    evidence += backlog(window)
+    evidence += waits.backlog(window)
     summary = "no NIC queue waited for its core"
     if lost:
         summary += f"; {len(lost)} waited for an interrupt that did not come: not starved"
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        summary,
-        evidence=tuple(evidence) or (_nothing_counted(),),
-        missing=(*lacking, *_lacks_probe(watched)),
-    )
+    if not evidence:
+        since, why = "since the driver was loaded", "the driver was loaded again since"
+        evidence = [Evidence(COUNTER, "0", "0", since, "ethtool -S", 0, why)]
+    return absent(NAME, summary, evidence, (*lacking, *_lacks_probe(watched)))
 
 
 def _lacks_probe(watched: Watch) -> Iterable[Missing]:
@@ -241,19 +218,14 @@ def _lacks_probe(watched: Watch) -> Iterable[Missing]:
         yield Missing(f"waits while the probe was paused: it used {watched.why_not}", PROBE)
 
 
-def _nothing_counted() -> Evidence:
-    wrong_if = "the driver was loaded again since"
-    return Evidence(COUNTER, "0", "0", "since the driver was loaded", "ethtool -S", 0, wrong_if)
-
-
 def _starved(seen: _Seen, lacking: list[Missing]) -> Finding:
     places = _places(seen)
-    names = dict.fromkeys(wait.nic for wait in seen.logged if wait.nic is not None)
-    names |= dict.fromkeys(place.queue.rpartition(":")[0] for place in places)
-    names |= dict.fromkeys(row.nic for silence in seen.silent for row in silence.queues)
-    names |= dict.fromkeys(counts.nic for counts in seen.counted)
-    cores = dict.fromkeys(str(wait.core) for wait in seen.measured[:_SHOWN])
-    cores |= dict.fromkeys(core for place in places for core in place.cores)
+    interfaces = [wait.nic for wait in seen.logged]
+    interfaces += [place.queue.rpartition(":")[0] for place in places]
+    interfaces += [row.nic for silence in seen.silent for row in silence.queues]
+    interfaces += [counts.nic for counts in seen.counted]
+    cores = [str(wait.core) for wait in seen.measured[:_SHOWN]]
+    cores += [core for place in places for core in place.cores]
     start, end = _interval(seen)
     if not seen.measured and (seen.silent or not seen.logged):
         lacking.append(Missing("how long every poll waited", PROBE))
@@ -263,14 +235,14 @@ def _starved(seen: _Seen, lacking: list[Missing]) -> Finding:
         _severity(seen),
         _summary(seen, places),
         entities={
-            "nic": tuple(names),
+            "nic": names(interfaces),
             "queue": tuple(place.queue for place in places),
-            "core": tuple(cores),
-            "irq": tuple(dict.fromkeys(irq for place in places for irq in place.irqs)),
+            "core": names(cores),
+            "irq": names(irq for place in places for irq in place.irqs),
         },
         start=start,
         end=end,
-        evidence=(*_evidence(seen), *backlog(seen.window)),
+        evidence=(*_evidence(seen), *waits.backlog(seen.window)),
         missing=tuple(lacking),
     )
 
@@ -389,13 +361,5 @@ def _evidence(seen: _Seen) -> Iterable[Evidence]:
             "NAPI runs in threads here, or the interrupt was another queue's",
         )
     for counter in seen.counted:
-        moved = f", {counter.moved:+} while watched" if counter.moved else ""
-        yield Evidence(
-            f"{counter.nic} {COUNTER}",
-            f"{counter.value:,}{moved}",
-            "0",
-            "since the driver was loaded",
-            "ethtool -S",
-            counter.value,
-            "they happened long ago" if not counter.moved else "the driver only suspects it",
-        )
+        old, now = "they happened long ago", "the driver only suspects it"
+        yield counter.evidence(now if counter.moved else old)

@@ -11,7 +11,7 @@ that is aborted is an error in some job: a lost actor, a broken pipe, a fetch th
 
 **What would make it wrong.** The counters are those of one network namespace: pods with a network
 of their own are not in them. Traffic over loopback is, and makes a loss elsewhere look smaller. The
-other end may be to blame, or anything between: the counters do not say which. A peer that is
+cause may be the other end or anything in between: the counters do not show which. A peer that is
 switched off makes its connections retransmit as a loss would, a few times each. A segment or two
 retransmitted are ordinary everywhere, one in a hundred over the internet.
 
@@ -31,13 +31,15 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.counters import moved
-from sexton.detect.registry import Threshold, detector, unknown
-from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.detect.findings import absent, too_few_readings
+from sexton.detect.registry import Threshold, detector
+from sexton.detect.runs import around
+from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.net import TcpCounters
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import F64, Steps, runs, steps_of, stretches, sums
+from sexton.series.rates import F64, Steps, steps_of, stretches, sums
 
 NAME = "tcp_loss"
 
@@ -79,9 +81,9 @@ _SOURCE = "/proc/net/snmp, /proc/net/netstat"
 
 
 class _Stretch(NamedTuple):
-    """Neighbouring readings; of each counter what it moved by, `None` where it is not counted.
+    """Consecutive readings, and how far each counter moved; `None` if the kernel does not count it.
 
-    `given_up` are connections that were established: how many at least.
+    `given_up` is a lower bound: established connections that were aborted.
     """
 
     start: float
@@ -109,7 +111,7 @@ class _Stretch(NamedTuple):
 
     @property
     def weight(self) -> tuple[bool, bool, float, int]:
-        """Much and a great part of it: three seconds cut off, not ten with those among them."""
+        """Prefers much loss at a high share: three seconds cut off, not ten that include them."""
         return self.hurts, self.is_noted, self.again * self.share, self.given_up
 
 
@@ -136,10 +138,10 @@ def detect(window: Window) -> Finding:
     """The worst stretch, and how it compares with the whole."""
     found = _losses(window)
     if not len(found.end):
-        lacking = Missing("two readings of TCP's counters", "sexton diagnose --seconds 10")
-        return unknown(NAME, "one reading does not show what was lost when", (lacking,))
-    worst = max((_worst(found, length.value) for length in (LASTING, STRETCH)),
-                key=lambda stretch: stretch.weight)  # fmt: skip
+        what = "two readings of TCP's counters"
+        return too_few_readings(NAME, "one reading does not show what was lost when", what)
+    both = (_worst(found, length.value) for length in (LASTING, STRETCH))
+    worst = max(both, key=lambda stretch: stretch.weight)
     whole = _whole(window, found)
     if not worst.is_noted:
         return _sound(window, whole, worst)
@@ -180,16 +182,16 @@ def _losses(window: Window) -> _Losses:
         steps.start[known],
         steps.end[known],
         counted["out_segments"],
-        # SYN retransmits are counted among them, where the kernel counts them.
+        # They include SYN retransmits, if the kernel counts those.
         np.maximum(counted["retransmitted_segments"] - counted["syn_retransmits"], 0),
-        # One that was never made is counted as a failed attempt too.
+        # A connection that was never established also counts as a failed attempt.
         np.maximum(counted["aborts_on_timeout"] - counted["attempt_fails"], 0),
         moved,
     )
 
 
 def _worst(found: _Losses, length: float) -> _Stretch:
-    """Of every reading the seconds up to it, as far as none is missing: the heaviest of them."""
+    """The heaviest of the stretches of so many seconds that end at each reading."""
     first = stretches(found.start, found.end, length * LATE)
     sent, again, given_up = (
         sums(array, first) for array in (found.sent, found.again, found.given_up)
@@ -229,18 +231,11 @@ def _whole(window: Window, found: _Losses) -> _Stretch:
 
 
 def _around(found: _Losses, worst: _Stretch) -> tuple[float, float]:
-    """From when to when it went on without a break, the worst stretch among it."""
+    """Start and end of the unbroken loss that includes the worst stretch."""
     share = 100 * found.again / np.maximum(found.sent + found.again, 1)
     lost = (share >= NOTED.value) | (found.given_up > 0)
-    touching = [run for run in runs(_times(found), lost[None])
-                if run.overlap(worst.start, worst.end) > 0]  # fmt: skip
-    if not touching:
-        return worst.start, worst.end
-    return touching[0].start, touching[-1].end
-
-
-def _times(found: _Losses) -> Steps:
-    return Steps(found.start, found.end, found.end, [], {})
+    times = Steps(found.start, found.end, found.end, [], {})
+    return around(times, lost, worst.start, worst.end)
 
 
 def _summary(worst: _Stretch, given_up: int) -> str:
@@ -299,10 +294,5 @@ def _sound(window: Window, whole: _Stretch, worst: _Stretch) -> Finding:
         text = f"{whole.again:,} of {count(sent, 'TCP segment')} retransmitted"
     else:
         text = f"{count(sent, 'TCP segment')} sent, none retransmitted"
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"{text} in {duration(window.seconds)}",
-        evidence=(_shares("retransmits, worst stretch", worst),),
-    )
+    evidence = _shares("retransmits, worst stretch", worst)
+    return absent(NAME, f"{text} in {duration(window.seconds)}", [evidence])

@@ -14,9 +14,8 @@ is no line of the filesystem's own. A disk that was pulled, a detached volume or
 cloud's control plane ends the same way, and the filesystem is not to blame. Errors alone, with
 ``errors=continue``, leave it writable; they are a warning. A filesystem that was unmounted or can
 be written to again since is a note. That XFS was shut down is in the log alone, so it counts for a
-day even if it was repaired. So it is with ext4 on kernels that go on showing it as ``rw`` after an
-error (6.12 to 6.14, stable kernels since October 2024): there only the line of a later mount ends
-it.
+day even if it was repaired. The same holds for ext4 on kernels that still show it as ``rw`` after
+an error (6.12 to 6.14, stable kernels since October 2024), until the line of a later mount.
 
 **Check by hand.** ``dmesg -T | grep -E 'EXT4-fs|XFS|BTRFS'``; ``findmnt -o TARGET,SOURCE,OPTIONS``;
 ``touch`` a file on it.
@@ -36,16 +35,15 @@ from sexton.detect.faults import (
     Fault,
     Judged,
     Report,
-    absent,
+    fault_evidence,
     faults,
-    names,
+    none_logged,
     present,
-    reach_of,
     unrecorded,
 )
-from sexton.detect.faults import evidence as fault_evidence
+from sexton.detect.findings import absent, and_more, names, unknown
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.filesystem import Filesystem
@@ -60,9 +58,8 @@ RECENT = Threshold(
     "s",
     "it does not repair itself; after a day without a log line it was repaired",
 )
-_WHAT = "filesystem errors"
 _WRONG = "the disk was detached on purpose"
-_REMOUNTED = "remounted read-only"
+_REMOUNTED, _ERRORS = "remounted read-only", "errors"
 _EXT = frozenset({"ext2", "ext3", "ext4"})
 _SHOWN = 8
 
@@ -95,7 +92,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     advice=Advice(Stage.LOOK, _look),
 )
 def detect(window: Window) -> Finding:
-    """Which filesystems stopped writing, and what they said."""
+    """Which filesystems stopped writing, and what they logged."""
     lines = kernel_log.lines(window, ("filesystem",))
     logged = _current(window, lines, faults(window, lines, _judged, RECENT.value))
     closed = _closed(window)
@@ -109,15 +106,9 @@ def detect(window: Window) -> Finding:
         return unknown(NAME, "neither the mounts nor the kernel log were read", lacking)
     states = () if rows is None else (_writable(rows),)
     if log_read:
-        return absent(NAME, _WHAT, reach_of(window), states)
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"{count(len(rows or ()), 'filesystem')}, none read-only because of an error",
-        evidence=states,
-        missing=kernel_log.lacking(window),
-    )
+        return none_logged(NAME, "filesystem errors", window, states)
+    summary = f"{count(len(rows or ()), 'filesystem')}, none read-only because of an error"
+    return absent(NAME, summary, states, kernel_log.lacking(window))
 
 
 def _judged(line: Line) -> Judged | None:
@@ -128,12 +119,13 @@ def _judged(line: Line) -> Judged | None:
         return Judged(device, _REMOUNTED, Severity.CRITICAL)
     if phase == "shut down":
         return Judged(device, "shut down", Severity.CRITICAL)
-    return Judged(device, "errors", Severity.WARNING)
+    return Judged(device, _ERRORS, Severity.WARNING)
 
 
 def _current(window: Window, lines: Sequence[Line], logged: list[Fault]) -> list[Fault]:
     """Faults of filesystems that were unmounted or can be written to again are notes, unless they
-    happened in this window. Where the mounts are a container's own, it is unknown."""
+    happened in this window. In a container, whose mounts are its own, all faults stay as they are.
+    """
     rows = window.latest(Filesystem)
     if rows is None or (window.node is not None and window.node.container is not None):
         return logged
@@ -174,21 +166,19 @@ def _closed(window: Window) -> list[Filesystem]:
 
 
 def _read_only(window: Window, closed: list[Filesystem], logged: list[Fault]) -> Finding:
-    """The mounts themselves say it; the log says why."""
-    devices = names([row.device for row in closed])
+    """The mounts show that it is read-only; the log shows why."""
+    devices = names(row.device for row in closed)
     mine = [fault for fault in logged if fault.thing in devices]
     first = closed[0]
     grave = bool(mine) or not first.mount_read_only
     why = f"; {mine[0].what} {mine[0].when}" if mine else "; the log does not say why"
-    others = f" (and {count(len(closed) - 1, 'more')})" if len(closed) > 1 else ""
     dated = [line.wall_s for fault in mine for line in fault.lines if line.wall_s is not None]
-    reach = reach_of(window)
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.CRITICAL if grave else Severity.WARNING,
-        f"{_place(first)} is read-only{why}{others}",
-        entities={"mount": names([row.mount_point for row in closed]), "device": devices},
+        f"{_place(first)} is read-only{why}{and_more(closed)}",
+        entities={"mount": names(row.mount_point for row in closed), "device": devices},
         start=min(dated, default=_began(window, first)),
         end=window.end,
         evidence=(
@@ -204,7 +194,7 @@ def _read_only(window: Window, closed: list[Filesystem], logged: list[Fault]) ->
                 )
                 for row in closed[:_SHOWN]
             ),
-            *(fault_evidence(fault, reach, _WRONG) for fault in (mine or logged)[:_SHOWN]),
+            *fault_evidence((mine or logged)[:_SHOWN], window, _WRONG),
         ),
         missing=kernel_log.lacking(window),
     )
@@ -229,19 +219,19 @@ def _logged(window: Window, logged: list[Fault]) -> Finding:
     worst = logged[0]
     rows = {row.device: row for row in window.latest(Filesystem) or () if row.device}
     shown = [fault for fault in logged if fault.severity is worst.severity]
-    devices = names([fault.thing for fault in shown])
+    devices = names(fault.thing for fault in shown)
     where = _place(rows[worst.thing]) if worst.thing in rows else worst.thing
-    was = {"errors": f"errors on {where}"}.get(worst.what, f"{where} was {worst.what}")
+    was = f"errors on {where}" if worst.what == _ERRORS else f"{where} was {worst.what}"
     others = f"; also {', '.join(devices[1:3])}" if len(devices) > 1 else ""
     report = Report(
         f"{was} {worst.when}{worst.times}{others}",
         {
             "device": devices,
-            "mount": names([rows[name].mount_point for name in devices if name in rows]),
+            "mount": names(rows[name].mount_point for name in devices if name in rows),
         },
         _WRONG,
     )
-    return present(NAME, logged, reach_of(window), report)
+    return present(NAME, logged, window, report)
 
 
 def _writable(rows: tuple[Filesystem, ...]) -> Evidence:

@@ -31,10 +31,10 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect import kernel_log
-from sexton.detect.faults import Fault, Judged, Report, faults, names, present, reach_of, unrecorded
-from sexton.detect.faults import evidence as fault_evidence
+from sexton.detect.faults import Fault, Judged, Report, fault_evidence, faults, present, unrecorded
+from sexton.detect.findings import absent, and_more, names, unknown
 from sexton.detect.kernel_log import Line
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, unknown
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.filesystem import Filesystem
@@ -170,21 +170,19 @@ def _judged(line: Line) -> Judged:
 def _full(window: Window, short: Sequence[_Short], logged: Sequence[Fault]) -> Finding:
     worst = short[0]
     shown = [item for item in short if item.severity is worst.severity]
-    points = names([item.levels.mount_point for item in shown])
+    points = names(item.levels.mount_point for item in shown)
     devices = {row.mount_point: row.device for row in window.latest(Filesystem) or ()}
-    others = f" (and {count(len(short) - 1, 'more')})" if len(short) > 1 else ""
-    reach = reach_of(window)
     return Finding(
         NAME,
         Verdict.PRESENT,
         worst.severity,
-        _summary(worst) + others,
-        entities={"mount": points, "device": names([devices.get(point) for point in points])},
+        _summary(worst) + and_more(short),
+        entities={"mount": points, "device": names(devices.get(point) for point in points)},
         start=window.wall(min(item.since for item in shown)),
         end=window.wall(max(item.until for item in shown)),
         evidence=(
             *(line for item in short[:_SHOWN] for line in _evidence(item)),
-            *(fault_evidence(fault, reach, _WRONG) for fault in logged[:_SHOWN]),
+            *fault_evidence(logged[:_SHOWN], window, _WRONG),
         ),
     )
 
@@ -195,9 +193,8 @@ def _summary(item: _Short) -> str:
         return f"{mine.mount_point} had {item.percent:.1f} % of its inodes left, and has more now"
     if item.inodes:
         left = f"{mine.free_inodes[-1]:,.0f} inodes left ({item.percent:.1f} %)"
-        return f"{mine.mount_point} is out of inodes: {left}" if item.full else (
-            f"{mine.mount_point} is nearly out of inodes: {left}"
-        )  # fmt: skip
+        nearly = "" if item.full else "nearly "
+        return f"{mine.mount_point} is {nearly}out of inodes: {left}"
     if item.over:
         least = size(float(np.nanmin(mine.available)))
         return f"{mine.mount_point} was full ({least} left), and has more now"
@@ -242,36 +239,30 @@ def _logged(window: Window, logged: Sequence[Fault]) -> Finding:
     worst = logged[0]
     rows = [row for row in window.latest(Filesystem) or () if row.device == worst.thing]
     where = f"{rows[0].mount_point} ({worst.thing})" if rows else worst.thing
-    devices = names([fault.thing for fault in logged if fault.severity is worst.severity])
+    devices = names(fault.thing for fault in logged if fault.severity is worst.severity)
     report = Report(
         f"no space was left on {where} {worst.when}{worst.times}",
         {"device": devices, "mount": tuple(row.mount_point for row in rows)},
         _WRONG,
     )
-    return present(NAME, logged, reach_of(window), report)
+    return present(NAME, logged, window, report)
 
 
 def _room(known: Sequence[Levels]) -> Finding:
     least = min(known, key=lambda mine: float(mine.available_percent[-1]))
     percent = float(least.available_percent[-1])
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"{count(len(known), 'filesystem')}, the fullest is {least.mount_point}:"
-        f" {size(float(least.available[-1]))} left ({percent:.0f} %)",
-        evidence=(
-            Evidence(
-                f"space left on {least.mount_point}",
-                f"{percent:.0f} %",
-                f">= {LOW.value:.0f} %",
-                "% of its size, for users other than root",
-                "statvfs(2)",
-                percent,
-                "a quota ends earlier, or btrfs is out of space for metadata",
-            ),
-        ),
+    left = Evidence(
+        f"space left on {least.mount_point}",
+        f"{percent:.0f} %",
+        f">= {LOW.value:.0f} %",
+        "% of its size, for users other than root",
+        "statvfs(2)",
+        percent,
+        "a quota ends earlier, or btrfs is out of space for metadata",
     )
+    summary = f"{count(len(known), 'filesystem')}, the fullest is {least.mount_point}:"
+    summary += f" {size(float(least.available[-1]))} left ({percent:.0f} %)"
+    return absent(NAME, summary, [left])
 
 
 def _unknown(window: Window) -> Finding:

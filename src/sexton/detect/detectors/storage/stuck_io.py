@@ -15,8 +15,8 @@ each such task. A checkpoint that does not end holds up all other ranks.
 frozen cgroup and a stopped FUSE server look alike. The owner of a lock is who holds it when the
 line is written; of a semaphore, who took it last. The kernel reports the first ten
 (`kernel.hung_task_warnings`) and then no more. Cloud disks are given years before a time-out is
-reported (``nvme_core.io_timeout=4294967295`` on EC2), so that the log stays silent. State D is seen
-of a process's main thread only. Errors of floppy and optical drives do not count.
+reported (``nvme_core.io_timeout=4294967295`` on EC2), so that the log stays silent. State D is read
+for a process's main thread only. Errors of floppy and optical drives do not count.
 
 **Check by hand.** ``ps -eo state,pid,wchan:32,comm | grep ^D``; ``cat /proc/PID/stack``; ``dmesg -T
 | grep -E 'blocked for more|I/O error|timeout'``; ``iostat -x 1``.
@@ -36,21 +36,12 @@ from functools import partial
 from typing import NamedTuple
 
 from sexton.detect import kernel_log
-from sexton.detect.faults import (
-    Fault,
-    Judged,
-    Report,
-    faults,
-    names,
-    none_logged,
-    present,
-    reach_of,
-)
-from sexton.detect.kernel_log import Line
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector, missing, unknown
+from sexton.detect.faults import Fault, Judged, Report, faults, present
+from sexton.detect.findings import absent, and_more, names, unknown
+from sexton.detect.kernel_log import NO_REACH, Line
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.model.rows.event import KernelLog
 from sexton.model.rows.task import Process
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
@@ -69,8 +60,7 @@ NOTED = Threshold("noted", 8, "s in state D", "the whole of a short live run; wo
 _READINGS = 3
 _LOOK_BACK_S = 60.0
 _SHOWN = 8
-_WHAT = "hung tasks, time-outs or errors of disks"
-_HUNG = "hung task"
+_HUNG, _NFS, _ERRORS = "hung task", "NFS server did not respond", "I/O errors"
 _IGNORED = re.compile(r"fd\d|sr\d|loop\d")
 _NOT_DATA = frozenset({"DISCARD", "WRITE_ZEROES", "SECURE_ERASE"})
 _GONE = ("controller is down", "Device not ready", "Removing", "Disabling", "offline", "dead")
@@ -94,8 +84,7 @@ class _Stuck(NamedTuple):
 
 def _ruled_out(window: Window) -> str:
     reach = kernel_log.reach(window)
-    long = reach is not None and (reach.whole_boot or (reach.seconds or 0.0) >= RECENT.value)
-    return "stuck I/O" if long else ""
+    return "stuck I/O" if reach is not None and reach.covers(RECENT.value) else ""
 
 
 def _look(finding: Finding, window: Window) -> list[Step]:
@@ -131,19 +120,13 @@ def detect(window: Window) -> Finding:
     if stuck:
         return _waiting(window, stuck)
     if not kernel_log.was_read(window):
-        lacking = (missing(window.why_missing(KernelLog)),)
-        return unknown(NAME, "kernel messages about hung tasks and disks were not read", lacking)
-    reach = reach_of(window)
-    return Finding(
-        NAME,
-        Verdict.ABSENT,
-        Severity.INFO,
-        f"0 hung tasks, time-outs or errors of disks {reach.words}",
-        evidence=(
-            none_logged("hung tasks, time-outs and errors of disks", reach),
-            *_pressed(window),
-        ),
-    )
+        what = "kernel messages about hung tasks and disks were not read"
+        return unknown(NAME, what, kernel_log.lacking(window))
+    reach = kernel_log.reach(window) or NO_REACH
+    what = "hung tasks, time-outs and errors of disks in the kernel log"
+    line = reach.no_lines(what, number=0.0)
+    summary = f"0 hung tasks, time-outs or errors of disks {reach.words}"
+    return absent(NAME, summary, (line, *_pressed(window)))
 
 
 def _judged(back: dict[str | None, Line], line: Line) -> Judged | None:
@@ -158,13 +141,13 @@ def _judged(back: dict[str | None, Line], line: Line) -> Judged | None:
         answered = back.get(device)
         over = answered is not None and (answered.age_s or 0.0) <= (line.age_s or 0.0)
         severity = Severity.WARNING if over else Severity.CRITICAL
-        return Judged(device, "NFS server did not respond", severity)
+        return Judged(device, _NFS, severity)
     if line.event.family == "disk_timeout":
         severity = Severity.CRITICAL if action.startswith(_GONE) else Severity.WARNING
         return Judged(device, "disk did not answer", severity)
     if _IGNORED.match(device) or line.text("operation") in _NOT_DATA:
         return None
-    return Judged(device, "I/O errors", Severity.WARNING)
+    return Judged(device, _ERRORS, Severity.WARNING)
 
 
 def _task(line: Line) -> str:
@@ -195,7 +178,7 @@ def _stuck(window: Window) -> list[_Stuck]:
     for batch in readings:
         now: dict[tuple[int, int], tuple[float, int, Process]] = {}
         for row in batch.rows:
-            # A kernel thread waits like that for anything, a worker or another core among it.
+            # Kernel threads wait in state D for anything, even for work.
             if row.state != "D" or row.kernel:
                 continue
             name = row.pid, row.start_ms
@@ -242,7 +225,7 @@ def _logged(
         for line in fault.lines
         if line.wall_s is not None
     ]
-    made = present(NAME, logged, reach_of(window), report)
+    made = present(NAME, logged, window, report)
     return replace(made, start=min(begun, default=None))
 
 
@@ -253,10 +236,12 @@ def _summary(worst: Fault, tasks: int, devices: tuple[str, ...]) -> str:
         others = f" (and {count(tasks - 1, 'more task')})" if tasks > 1 else ""
         disks = f"; disk: {', '.join(devices[:2])}" if devices else ""
         return f"{worst.thing} was stuck{lasting}{others}, {worst.when}{disks}"
-    if worst.what == "I/O errors":
+    if worst.what == _ERRORS:
         return f"I/O errors on {worst.thing}, last {worst.when}{worst.times}"
-    words = {"NFS server did not respond": f"NFS server {worst.thing} did not respond"}
-    return f"{words.get(worst.what, f'{worst.thing} did not answer')}, {worst.when}{worst.times}"
+    what = f"{worst.thing} did not answer"
+    if worst.what == _NFS:
+        what = f"NFS server {worst.thing} did not respond"
+    return f"{what}, {worst.when}{worst.times}"
 
 
 def _held_by(task: str, locks: Mapping[str, _Lock]) -> str:
@@ -283,14 +268,13 @@ def _owned(task: str, lock: _Lock) -> Evidence:
 
 def _waiting(window: Window, stuck: Sequence[_Stuck]) -> Finding:
     worst = stuck[0]
-    others = f" (and {count(len(stuck) - 1, 'more')})" if len(stuck) > 1 else ""
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.WARNING if worst.seconds >= STUCK.value else Severity.INFO,
-        f"{worst.task}{others} in uninterruptible sleep for {duration(worst.seconds)}, without"
-        " using CPU time",
-        entities={"task": names([item.task for item in stuck[:_SHOWN]])},
+        f"{worst.task}{and_more(stuck)} in uninterruptible sleep for {duration(worst.seconds)},"
+        " without using CPU time",
+        entities={"task": names(item.task for item in stuck[:_SHOWN])},
         start=window.wall(worst.start),
         end=window.end,
         evidence=(*map(_evidence, stuck[:_SHOWN]), *_pressed(window)),

@@ -9,7 +9,7 @@ directories are the most of what is walked: then it is the crowd that is slow, n
 
 from __future__ import annotations
 
-from sexton.detect.ceilings import cost
+from sexton.detect.growth import cost
 from sexton.explain.links.cpu.zombie_walk_burns_core import dearest_walk
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength

@@ -19,8 +19,8 @@ same seconds, or could not be judged, makes it *possible* where stacks do not de
 
 from __future__ import annotations
 
-from sexton.detect.ceilings import cost as walk_cost
-from sexton.detect.ceilings import is_bound
+from sexton.detect.growth import cost as walk_cost
+from sexton.detect.growth import is_bound
 from sexton.explain.held import (
     HARDLY,
     MOST,
