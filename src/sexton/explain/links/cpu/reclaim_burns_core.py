@@ -1,13 +1,13 @@
 """A task frees memory, to continue or on request, and holds its core while it does.
 
-**Rule.** With kernel stacks of the held core, in the very seconds: *proven* where half of them or
-more are reclaim by a task, *likely* from a fifth on, no link below one in twenty. Without stacks at
-best *possible*, and only where both findings name the same task in the same seconds: counters that
-rise together are a coincidence, not a cause.
+**Rule.** With kernel stacks of the held core in the same seconds: *proven* if half of them or more
+are reclaim by a task, *likely* from a fifth on, no link below one in twenty. Without stacks at best
+*possible*, and only if both findings name the same task in the same seconds: counters that rise
+together are a coincidence, not a cause.
 
-**Evidence against.** Stacks mostly in other functions; reclaim that walks cgroups in a fifth of
-its samples, most of them dead or not counted, which makes it *possible* at best: then the dead are
-what makes it dear (`zombie_walk_burns_core`).
+**Evidence against.** Stacks mostly in other functions. If a fifth of the samples walk cgroups, most
+of which are dying or were not counted, the link is *possible* at best: then dying cgroups make the
+reclaim expensive (`zombie_walk_burns_core`).
 """
 
 from __future__ import annotations
