@@ -38,7 +38,7 @@ def told(what: str, number: float | None = None, value: str = "", source: str = 
 
 
 def by_kind(system: float) -> Evidence:
-    """How `saturated_core` tells system time from softirq."""
+    """Evidence by which `saturated_core` distinguishes system time from softirq."""
     return told("core 5 by kind", system, source="/proc/stat")
 
 

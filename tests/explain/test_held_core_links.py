@@ -122,7 +122,7 @@ def test_contention_needs_stacks_and_the_held_core_among_those_that_flush():
         (3.0, ("6",), None),
     ],
 )
-def test_without_stacks_a_flood_is_told_by_softirq_time_on_the_same_core(system, cores, strength):
+def test_without_stacks_softirq_time_on_the_same_core_shows_a_flood(system, cores, strength):
     evidence = [] if system is None else [by_kind(system)]
     held = finding("saturated_core", core=("5",), evidence=evidence)
     assert joined(flood_burns_core, finding("softirq_flood", core=cores), held) is strength

@@ -54,7 +54,7 @@ def test_a_proven_chain_that_ends_in_a_job_leaves_nothing_to_be_seen():
     ].startswith("At 00:01:40 UTC a job died as a result (proven)")
 
 
-def test_a_job_that_did_not_die_is_not_asked_after():
+def test_a_job_that_did_not_die_is_not_mentioned():
     ends = {item.id: item for item in (finding("starved_napi"), finding("nic_resets"))}
     link = Link("starved_napi_resets_nic", *ends, Strength.PROVEN, "so")
     alive = replace(finding("job_deaths"), verdict=Verdict.ABSENT)
@@ -62,7 +62,7 @@ def test_a_job_that_did_not_die_is_not_asked_after():
     assert len(tell(Chain((link,)), ends, EMPTY)) == 3
 
 
-def test_stacks_that_were_taken_are_not_asked_for():
+def test_stacks_that_were_taken_are_not_listed_as_missing():
     ends = {item.id: item for item in (finding("direct_reclaim"), finding("saturated_core"))}
     shown = (told_by("samples", 27.0, source="perf record"),)
     link = Link("reclaim_burns_core", *ends, Strength.LIKELY, "so", evidence=shown)
@@ -70,7 +70,7 @@ def test_stacks_that_were_taken_are_not_asked_for():
     assert len(tell(Chain((replace(link, evidence=()),)), ends, EMPTY)) == 3
 
 
-def test_of_several_resets_the_one_that_follows_is_told():
+def test_of_several_resets_the_one_that_follows_is_named():
     lines = [
         KernelEvent("p", "nic_reset", "reset", None, at, {"nic": "eth0"}) for at in (50.0, 106.0)
     ]
@@ -96,7 +96,7 @@ def test_of_several_resets_the_one_that_follows_is_told():
     ("begins", "when"),
     [(100.0, "At 00:01:40 UTC the"), (98.5, "In the same seconds the"), (90.0, "The")],
 )
-def test_no_effect_is_told_at_a_time_before_its_cause(begins: float, when: str):
+def test_no_effect_has_a_time_before_its_cause(begins: float, when: str):
     seen = window({0: [Mark("first")], 300: [Mark("last")]})
     dead = finding("zombie_memcgs", (0.0, 300.0))
     held = finding("saturated_core", (100.0, 109.0), core=("5",))
@@ -111,7 +111,7 @@ def test_no_effect_is_told_at_a_time_before_its_cause(begins: float, when: str):
     assert told[2].startswith(f"{when} poll of a NIC queue had to wait")
 
 
-def test_a_loss_that_was_worst_before_the_reset_is_told_by_what_joins_them_and_not_by_its_time():
+def test_a_loss_that_was_worst_before_the_reset_gets_the_link_and_no_time():
     reset = finding("nic_resets", (112.0, 112.0), nic=("eth0",))
     loss = finding("tcp_loss", (105.0, 108.0))
     ends = {item.id: item for item in (reset, loss)}
@@ -121,7 +121,7 @@ def test_a_loss_that_was_worst_before_the_reset_is_told_by_what_joins_them_and_n
     assert told[1] == ("Connections lost packets (proven): 216 TCP timeouts around the reset.")
 
 
-def test_every_rule_can_be_told():
+def test_every_rule_has_a_story():
     for rule in all_rules():
         ends = {item.id: item for item in (finding(rule.cause), finding(rule.effect))}
         for strength in Strength:

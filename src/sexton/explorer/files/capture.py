@@ -22,7 +22,7 @@ from sexton.series.catalogue import CORE_SAMPLES, SAMPLES
 _MOST_ROWS = 120
 #: Columns of the finest level.
 _LANE_COLUMNS = 65_536
-#: Cells of the cores lane; beyond that cores are left out.
+#: Cells of the cores lane; beyond this, cores are left out.
 _MOST_CELLS = 40_000_000
 _FULL, _NO_HEAT, _NO_SAMPLES = 200, 255, 65_535
 
@@ -84,7 +84,7 @@ class CaptureLanes:
         return ["?" if core < 0 else str(core) for core in self.cores.tolist()]
 
     def strip(self, lane: str, level: int, first: int, count: int) -> Strip:
-        """Some tiles, as `sexton.explorer.tiles` gives them of a recording."""
+        """Some tiles, like those `sexton.explorer.tiles` makes of a recording."""
         if lane == "cores":
             seen, sums, peaks = self._level(self._heat, level, first, count)
             mean = np.full((2, *seen.shape), _NO_HEAT, np.uint8)

@@ -97,7 +97,7 @@ def _hash(text: str) -> str:
 
 
 class LaneSource(Protocol):
-    """Whatever can draw strips of lanes: a recording's view, or a capture."""
+    """Draws strips of lanes: a recording's view, or a capture."""
 
     def strip(self, lane: str, level: int, first: int, count: int) -> Strip: ...
 
@@ -110,7 +110,7 @@ class Part(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The span of the page, the part kept at every level, and the bytes available."""
+    """The span of the page, the part kept at every level, and the available bytes."""
 
     span: Part
     near: Part
@@ -174,7 +174,7 @@ def _fitting(
     span: Part,
     kept: Mapping[str, Any],
 ) -> list[tuple[str, _Tile]] | None:
-    """The missing tiles of a level; `None` where they do not fit."""
+    """The missing tiles of a level; None if they do not fit."""
     level, left = bound
     found: list[tuple[str, _Tile]] = []
     for lane, tile in _level(view, lanes, level, span, span):
