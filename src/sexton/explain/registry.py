@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -46,7 +45,6 @@ class Rule(NamedTuple):
     cause: str
     effect: str
     join: Join
-    doc: str
     story: str
     proof: str
     advice: Advise | None = None
@@ -73,8 +71,7 @@ def link(
 
     def register(join: Join) -> Join:
         name = join.__module__.rpartition(".")[2]
-        doc = sys.modules[join.__module__].__doc__ or ""
-        _found[name] = Rule(name, cause, effect, join, doc, story, proof, advice)
+        _found[name] = Rule(name, cause, effect, join, story, proof, advice)
         return join
 
     return register

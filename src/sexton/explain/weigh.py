@@ -145,23 +145,19 @@ def coincide(findings: Iterable[Finding], links: Sequence[Link]) -> tuple[Coinci
     """One for each group that rose together and is not joined by proven links."""
     present = (finding for finding in findings if finding.verdict is Verdict.PRESENT)
     groups: list[list[Finding]] = []
-    for finding in sorted(filter(_rises, present), key=lambda finding: finding.id):
+    for finding in sorted(filter(_group, present), key=lambda finding: finding.id):
         touching = [group for group in groups if _touches(finding, group)]
         merged = [*(other for group in touching for other in group), finding]
         groups = [group for group in groups if group not in touching] + [merged]
     return tuple(_coincidence(group) for group in groups if _unjoined(group, links) > 1)
 
 
-def _rises(finding: Finding) -> bool:
-    detector = detector_of(finding.id)
-    if detector is None or not detector.rises_with:
-        return False
-    return detector.rises_if is None or detector.rises_if(finding)
-
-
 def _group(finding: Finding) -> str:
+    """The group of symptoms that it rises with, empty if none."""
     detector = detector_of(finding.id)
-    return "" if detector is None else detector.rises_with
+    if detector is None or (detector.rises_if is not None and not detector.rises_if(finding)):
+        return ""
+    return detector.rises_with
 
 
 def _touches(finding: Finding, group: Iterable[Finding]) -> bool:

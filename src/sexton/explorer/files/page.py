@@ -14,16 +14,15 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from sexton import __version__
 from sexton.explorer.bundle import explorer_body, explorer_script, explorer_style, page_file
 from sexton.explorer.server.documents import safe
 from sexton.model.lane import COLUMNS, MOST_TILES, TOP, Strip, column_s
 from sexton.reports.svg.flame_svg import escaped
-
-if TYPE_CHECKING:
-    import numpy as np
 
 SCHEMA = "sexton.page/1"
 #: The element that holds the data; `report_boot.js` looks it up.
@@ -224,8 +223,6 @@ def _tiles(strip: Strip, span: Part) -> Iterator[_Tile]:
 
 
 def _within(values: np.ndarray[Any, Any], inside: slice) -> np.ndarray[Any, Any]:
-    import numpy as np
-
     none = np.nan if values.dtype.kind == "f" else np.iinfo(values.dtype).max
     kept = np.full_like(values, none)
     kept[:, :, inside] = values[:, :, inside]
@@ -233,8 +230,6 @@ def _within(values: np.ndarray[Any, Any], inside: slice) -> np.ndarray[Any, Any]
 
 
 def _is_absent(values: np.ndarray[Any, Any]) -> bool:
-    import numpy as np
-
     if values.dtype.kind == "f":
         return bool(np.isnan(values).all())
     return bool((values == np.iinfo(values.dtype).max).all())
