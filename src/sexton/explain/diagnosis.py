@@ -16,7 +16,7 @@ from sexton.detect.registry import (
 from sexton.detect.witness import witness
 from sexton.explain.chains import find_chains, find_links, unexplained
 from sexton.explain.registry import rule_of
-from sexton.explain.story import tell
+from sexton.explain.story import timeline
 from sexton.explain.weigh import coincide, contests
 from sexton.model.chain import Link, Strength
 from sexton.model.diagnosis import Cost, Diagnosis, Step
@@ -57,7 +57,7 @@ def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
         settings=settings_in_force(),
         contests=contests(links, chains),
         coincidences=coincide(findings, links),
-        story=tell(chains[0], known, window) if chains else (),
+        story=timeline(chains[0], known, window) if chains else (),
     )
 
 

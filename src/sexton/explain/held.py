@@ -208,7 +208,7 @@ def kernel_share(window: Window, core: str, span: tuple[float, float]) -> float 
     return None if shares is None else shares.kernel
 
 
-def dead_share(window: Window) -> float | None:
+def dying_share(window: Window) -> float | None:
     """The share of dying ones among memory cgroups, which is what a walk visits."""
     census = window.latest(CgroupCensus)
     if not census or not census[0].total or census[0].dying is None:
@@ -216,9 +216,9 @@ def dead_share(window: Window) -> float | None:
     return census[0].dying / census[0].total
 
 
-def may_walk_the_dead(work: Work, window: Window) -> bool:
+def may_walk_dying_cgroups(work: Work, window: Window) -> bool:
     """Is a good part of the work a walk, and are most cgroups dying, or is that unknown?"""
-    dead = dead_share(window)
+    dead = dying_share(window)
     return work.share(WALK) >= MUCH and (dead is None or dead >= MOST)
 
 

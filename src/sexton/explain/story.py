@@ -28,7 +28,7 @@ _EDGE_S = 1.5
 _STACKS = "--stacks"
 
 
-def tell(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple[str, ...]:
+def timeline(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple[str, ...]:
     """The sentences for a chain; `findings` are by id."""
     known = [findings[name] for name in chain.findings]
     sentences = [_beginning(known[0], window)]

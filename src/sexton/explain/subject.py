@@ -81,7 +81,7 @@ def with_findings(names: Names, findings: Iterable[Finding]) -> Names:
     return {kind: tuple(known) for kind, known in found.items()}
 
 
-def names_for(said: str, window: Window) -> Names:
+def names_for(query: str, window: Window) -> Names:
     """The names of a window, if the words may name something in it.
 
     Else `CommandError`, with similar names. This needs no diagnosis: a typo is reported before the
@@ -89,7 +89,7 @@ def names_for(said: str, window: Window) -> Names:
     lack the name.
     """
     names = names_of(window)
-    if candidates(said, names):
+    if candidates(query, names):
         return names
     rest = _names(_named_elsewhere(window))
     names = {kind: tuple(dict.fromkeys((*names[kind], *rest[kind]))) for kind in names}
@@ -97,9 +97,9 @@ def names_for(said: str, window: Window) -> Names:
     parts = (part for path in names["cgroup"] for part in path.split("/"))
     units = dict.fromkeys(part for part in parts if part.endswith(_SUFFIXES))
     names = {**names, "unit": tuple(dict.fromkeys((*names["unit"], *units)))}
-    if candidates(said, names) or _is_logged(said, window):
+    if candidates(query, names) or _is_logged(query, window):
         return names
-    raise no_such_name(said, names)
+    raise no_such_name(query, names)
 
 
 def _names(named: Iterable[tuple[str, str]]) -> Names:
@@ -141,7 +141,7 @@ _PASSING = ("task", "process", "thread", "cgroup")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]{2,127}", re.ASCII)
 
 
-def may_appear(said: str, stacks: bool) -> bool:
+def may_appear(query: str, stacks: bool) -> bool:
     """Can this name something that is not on the node yet? Functions are known only from stacks.
 
     >>> [may_appear(words, False) for words in ("task backup", "backup", "core 9", "task")]
@@ -149,7 +149,7 @@ def may_appear(said: str, stacks: bool) -> bool:
     >>> may_appear("mem_cgroup_iter", True), may_appear("function x", True), may_appear("a b", True)
     (True, True, False)
     """
-    text = said.strip()
+    text = query.strip()
     word, _, rest = text.partition(" ")
     if rest.strip() and word.lower() in WORDS:
         kind = word.lower()
@@ -189,10 +189,10 @@ def _threads(window: Window, table: type[Row]) -> Iterator[tuple[str, str]]:
         yield "task", f"{comm}[{pid}]" if pid == tid else f"{comm}[{pid}/{tid}]"
 
 
-def _is_logged(said: str, window: Window) -> bool:
+def _is_logged(query: str, window: Window) -> bool:
     """Does a log line contain it? Then a finding may be about it; only a diagnosis can show."""
-    word, _, rest = printable(said.strip()).partition(" ")
-    text = rest.strip() if rest.strip() and word.lower() in WORDS else printable(said.strip())
+    word, _, rest = printable(query.strip()).partition(" ")
+    text = rest.strip() if rest.strip() and word.lower() in WORDS else printable(query.strip())
     task = _TASK.fullmatch(text)
     wanted = _normal("cgroup", task["comm"] if task else text)
     if not wanted or _GLUED.fullmatch(text):
@@ -202,7 +202,7 @@ def _is_logged(said: str, window: Window) -> bool:
     return any(wanted in line or wanted in printable(line) for line in lines)
 
 
-def candidates(said: str, names: Names) -> tuple[Subject, ...]:
+def candidates(query: str, names: Names) -> tuple[Subject, ...]:
     """Everything the words may mean, the likeliest first; empty if nothing has that name.
 
     >>> names = {"core": ("0", "5"), "unit": ("ecs.service",), "task": ("ecs[7]",)}
@@ -213,7 +213,7 @@ def candidates(said: str, names: Names) -> tuple[Subject, ...]:
     >>> candidates("core 500", names), candidates("5", names)
     ((), ())
     """
-    text = printable(said.strip())
+    text = printable(query.strip())
     if glued := _GLUED.fullmatch(text):
         kind = WORDS[glued[1].lower()]
         return tuple(_of_kind(kind, str(int(glued[2])), names))
@@ -317,9 +317,9 @@ def concerns(finding: Finding, subject: Subject) -> bool:
     )
 
 
-def nearest(said: str, names: Names) -> tuple[str, ...]:
+def nearest(query: str, names: Names) -> tuple[str, ...]:
     """Existing names that are similar to what was typed, as they should be typed."""
-    text = printable(said.strip()).lower()
+    text = printable(query.strip()).lower()
     if _GLUED.fullmatch(text):
         return ()  # similar digits do not make similar numbers
     functions = {*names.get("function", ())}
@@ -341,10 +341,10 @@ def nearest(said: str, names: Names) -> tuple[str, ...]:
     return tuple(dict.fromkeys(pool[low] for low in chosen))[:_MOST_NEAR]
 
 
-def no_such_name(said: str, names: Names) -> CommandError:
+def no_such_name(query: str, names: Names) -> CommandError:
     """One line: similar names, or else what names there are."""
-    near = nearest(said, names)
-    what = f"no such name: {shorten(printable(said), 80)!r}"
+    near = nearest(query, names)
+    what = f"no such name: {shorten(printable(query), 80)!r}"
     if near:
         return CommandError(f"{what}; similar: {', '.join(near)}")
     there = [

@@ -16,7 +16,7 @@ from sexton.detect.registry import answering, essentials
 from sexton.detect.stacks import on_cores
 from sexton.explain.held import MUCH
 from sexton.explain.occasions import occasions
-from sexton.explain.story import tell
+from sexton.explain.story import timeline
 from sexton.explain.subject import (
     Names,
     candidates,
@@ -63,7 +63,7 @@ def answer(
         detectors=questions,
         decisive=essentials() if subject.kind == "moment" else questions[:1],
         chains=chains,
-        story=tell(chains[0], diagnosis.by_id, window) if chains else (),
+        story=timeline(chains[0], diagnosis.by_id, window) if chains else (),
         contests=tuple(contest for contest in diagnosis.contests if contest.symptom in named),
         coincidences=tuple(
             coincidence

@@ -16,7 +16,11 @@ from collections.abc import Iterator, Sequence
 
 from sexton.detect.churn import churn
 from sexton.detect.owners import Owner, owners
-from sexton.explain.links.cgroups.crash_loop_leaves_zombies import FEW, dying_in, of_the_dead
+from sexton.explain.links.cgroups.crash_loop_leaves_zombies import (
+    FEW,
+    dying_in,
+    strength_and_coverage,
+)
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
@@ -42,7 +46,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     sure = Strength.PROVEN if proven else Strength.LIKELY
     surest = proven or mine
     owner = max(surest, key=lambda item: item.strength.rank)
-    strength, covers = of_the_dead(sure, sum(item.dying or 0 for item in surest), window)
+    strength, covers = strength_and_coverage(sure, sum(item.dying or 0 for item in surest), window)
     return Bond(
         strength,
         f"cgroups removed under {_where(surest)} are the ones that stay ({owner.method})",

@@ -37,7 +37,7 @@ def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
     units = cause.entities.get("unit", ())
     for suspect in suspects(window):
         if suspect.owner in units:
-            strength, covers = of_the_dead(suspect.strength, suspect.matched, window)
+            strength, covers = strength_and_coverage(suspect.strength, suspect.matched, window)
             return Bond(
                 strength,
                 suspect.sentence,
@@ -48,7 +48,7 @@ def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
     return None
 
 
-def of_the_dead(
+def strength_and_coverage(
     strength: Strength, known: int, window: Window
 ) -> tuple[Strength, tuple[int, int] | None]:
     """How sure it is that a cause left the dying cgroups, and how many of them that covers.

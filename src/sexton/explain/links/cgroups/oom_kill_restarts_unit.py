@@ -64,9 +64,9 @@ def _judged(
     counted = restarts(window).get(name)
     number = max(counted.count if counted is not None else 0, 1)
     recent = sum(window.start <= at <= window.end for at in moments)
-    said = any(row.result == _RESULT for row in rows)
+    by_systemd = any(row.result == _RESULT for row in rows)
     text = f"{count(len(mine), 'process', 'processes')} of {name} killed"
-    if said:
+    if by_systemd:
         return Strength.PROVEN, f"{text}; systemd gives oom-kill as its result", ()
     against: tuple[str, ...] = ()
     if number > 2 * max(recent, 1):

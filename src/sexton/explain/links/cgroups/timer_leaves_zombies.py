@@ -20,7 +20,7 @@ from sexton.detect.registry import READS
 from sexton.detect.stems import split
 from sexton.explain.links.cgroups.crash_loop_leaves_zombies import (
     more_below_others,
-    of_the_dead,
+    strength_and_coverage,
     too_few,
 )
 from sexton.explain.registry import link
@@ -59,7 +59,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
         home = printable(suspect.path)
         here = home in places or split(home)[0] in places
         if suspect.kind == "timer" and here and suspect.strength is not Strength.POSSIBLE:
-            strength, covers = of_the_dead(suspect.strength, suspect.matched, window)
+            strength, covers = strength_and_coverage(suspect.strength, suspect.matched, window)
             return Bond(
                 strength,
                 suspect.sentence,

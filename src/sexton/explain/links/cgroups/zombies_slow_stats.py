@@ -10,7 +10,7 @@ what is walked is alive: then live cgroups make it slow.
 from __future__ import annotations
 
 from sexton.detect.ceilings import cost
-from sexton.explain.held import dead_share
+from sexton.explain.held import dying_share
 from sexton.explain.links.cpu.zombie_walk_burns_core import dearest_walk
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
@@ -30,7 +30,7 @@ MOSTLY = 0.5
 )
 def join(_cause: Finding, _effect: Finding, window: Window) -> Bond | None:
     """The share of dying cgroups in what is walked."""
-    share, walk = dead_share(window), dearest_walk(window)
+    share, walk = dying_share(window), dearest_walk(window)
     if walk is None or share is None or share < MOSTLY:
         return None
     measured = walk.root_s is not None

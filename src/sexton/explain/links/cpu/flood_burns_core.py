@@ -35,7 +35,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     core = core_of(effect)
     if core is None or core not in cause.entities.get("core", ()):
         return None
-    against = unhurried((core,), effect, window)
+    against = not_overloaded((core,), effect, window)
     if work_of(effect, window) is not None:
         found = judge(cause, effect, window, NETWORK)
         return None if found is None else found._replace(against=(*found.against, *against))
@@ -66,7 +66,7 @@ def _was_flooded(core: str, held: Finding, window: Window) -> bool:
     return any((step.delta("processed") or 0) / step.seconds >= PACKETS.value for step in steps)
 
 
-def unhurried(cores: Sequence[str], during: Finding, window: Window) -> tuple[str, ...]:
+def not_overloaded(cores: Sequence[str], during: Finding, window: Window) -> tuple[str, ...]:
     """Evidence against a flood: the backlogs of these cores were read and did not suffer."""
     steps = _backlogs(cores, during, window)
     if not steps or any(step.delta("dropped") or step.delta("time_squeeze") for step in steps):

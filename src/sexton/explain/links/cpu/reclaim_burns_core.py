@@ -16,9 +16,9 @@ from sexton.explain.held import (
     ORDERED,
     RECLAIM,
     WALK,
-    dead_share,
+    dying_share,
     judge,
-    may_walk_the_dead,
+    may_walk_dying_cgroups,
     work_of,
 )
 from sexton.explain.registry import link
@@ -39,10 +39,10 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     ordered = work is not None and work.by[ORDERED] > work.by[RECLAIM]
     family = ORDERED if ordered else RECLAIM
     found = judge(cause, effect, window, family)
-    if found is None or work is None or not may_walk_the_dead(work, window):
+    if found is None or work is None or not may_walk_dying_cgroups(work, window):
         return found
     walking = f"{100 * work.share(WALK):.0f} % of its samples walk memory cgroups"
-    dead = dead_share(window)
+    dead = dying_share(window)
     doubt = f"{walking}; how many of those are dying is unknown"
     if dead is not None:
         doubt = (

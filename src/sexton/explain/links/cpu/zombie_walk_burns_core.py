@@ -29,7 +29,7 @@ from sexton.explain.held import (
     WORDS,
     Work,
     core_of,
-    dead_share,
+    dying_share,
     in_softirq,
     sampled,
     work_of,
@@ -70,7 +70,7 @@ SLOW_WALK_S = 0.5
 )
 def join(_cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """A walk over dying cgroups on the held core."""
-    dead = dead_share(window)
+    dead = dying_share(window)
     if dead is not None and dead < MOST:
         return None
     return judge(effect, window, WALK)

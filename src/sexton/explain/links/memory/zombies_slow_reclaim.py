@@ -11,7 +11,7 @@ below that, and none without stacks: no counter shows what reclaim walks.
 from __future__ import annotations
 
 from sexton.detect.stacks import on_cores
-from sexton.explain.held import FEWEST, MOST, MUCH, ORDERED, RECLAIM, WALK, dead_share, families
+from sexton.explain.held import FEWEST, MOST, MUCH, ORDERED, RECLAIM, WALK, dying_share, families
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
@@ -26,7 +26,7 @@ from sexton.model.window import Window
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The share of reclaim that walks, and the share of dying cgroups in what it walks."""
-    dead = dead_share(window)
+    dead = dying_share(window)
     cores = effect.entities.get("core", ())
     if dead is None or dead < MOST or effect.start is None or effect.end is None:
         return None

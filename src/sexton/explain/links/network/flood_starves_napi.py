@@ -10,7 +10,7 @@ to do and one that does not run look alike from outside. If the core itself was 
 
 from __future__ import annotations
 
-from sexton.explain.links.cpu.flood_burns_core import unhurried
+from sexton.explain.links.cpu.flood_burns_core import not_overloaded
 from sexton.explain.links.network.burnt_core_starves_napi import PATIENCE_S
 from sexton.explain.moments import near
 from sexton.explain.registry import link
@@ -37,5 +37,5 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
         Strength.LIKELY if cores else Strength.POSSIBLE,
         f"{where} is flooded and polls the queue that waited, at the same time",
         shared=cores or nics,
-        against=unhurried(cores, cause, window),
+        against=not_overloaded(cores, cause, window),
     )

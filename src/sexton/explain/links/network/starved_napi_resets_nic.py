@@ -35,8 +35,8 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     queues = cause.shares(effect, "queue")
     if not nics and not queues:
         return None
-    said = any("starvation" in evidence.what and evidence.number for evidence in effect.evidence)
-    if said or _follows(cause, effect, window):
+    stated = any("starvation" in evidence.what and evidence.number for evidence in effect.evidence)
+    if stated or _follows(cause, effect, window):
         strength = Strength.PROVEN
     else:
         strength = Strength.LIKELY if queues else Strength.POSSIBLE
