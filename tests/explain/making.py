@@ -33,13 +33,13 @@ def finding(
     )
 
 
-def told(what: str, number: float | None = None, value: str = "", source: str = "") -> Evidence:
+def evidence(what: str, number: float | None = None, value: str = "", source: str = "") -> Evidence:
     return Evidence(what, value or f"{number}", "", "", source, number)
 
 
 def by_kind(system: float) -> Evidence:
-    """How `saturated_core` tells system time from softirq."""
-    return told("core 5 by kind", system, source="/proc/stat")
+    """Evidence by which `saturated_core` distinguishes system time from softirq."""
+    return evidence("core 5 by kind", system, source="/proc/stat")
 
 
 def stacks(*caught: tuple[tuple[str, ...], int], core: int = 5, at: int = 102) -> Window:

@@ -36,7 +36,7 @@ def test_a_cause_that_nothing_stops_gets_a_first_look(found, command):
     assert commands(replace(found, severity=Severity.INFO)) == []
 
 
-def test_of_containers_that_come_and_go_the_runtime_is_asked_who_they_are():
+def test_for_containers_that_come_and_go_the_advice_queries_the_runtime():
     events = [CgroupEvent("rmdir", n, f"/docker/{n:064x}", n * 10**9) for n in range(1, 6)]
     window = made({0: events, 10: []})
     assert commands(finding("cgroup_churn", cgroup=("/docker",))) == []

@@ -9,9 +9,9 @@ from sexton.model.chain import Strength
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupEvent, WalkCost
 from sexton.model.rows.node import Node
 from sexton.model.rows.unit import Timer
-from tests.explain.making import EMPTY, finding, told, window
+from tests.explain.making import EMPTY, evidence, finding, window
 
-LEFT = told("scopes without any process", 4_000, source="directories of the memory hierarchy")
+LEFT = evidence("scopes without any process", 4_000, source="directories of the memory hierarchy")
 
 
 def walked(total: int, dying: int, root_s: float | None, measured_s: float = 0.001):

@@ -8,7 +8,7 @@ from sexton.explain.links.cpu import stolen_time_starves_tasks
 from sexton.explain.links.jobs import contended_core_ends_job, starved_tasks_end_job
 from sexton.model.chain import Strength
 from sexton.model.rows.recorder import Mark
-from tests.explain.making import EMPTY, finding, told, window
+from tests.explain.making import EMPTY, evidence, finding, window
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ from tests.explain.making import EMPTY, finding, told, window
 def test_stolen_time_starves_the_same_core_in_the_same_seconds(
     share, waiting, core, start, expected
 ):
-    steal = finding("cpu_steal", (100.0, 120.0), [told("core 1, stolen", share)], core=("1",))
+    steal = finding("cpu_steal", (100.0, 120.0), [evidence("core 1, stolen", share)], core=("1",))
     crowd = finding(
-        "cpu_pressure", (start, start + 10), [told("tasks waiting", waiting)], core=("0", core)
+        "cpu_pressure", (start, start + 10), [evidence("tasks waiting", waiting)], core=("0", core)
     )
     link = stolen_time_starves_tasks.join(steal, crowd, EMPTY)
     assert (link.strength if link else None) is expected

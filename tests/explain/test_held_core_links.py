@@ -21,7 +21,7 @@ from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.cpu import SoftnetCpu
 from sexton.model.rows.stack import StackCount
 from sexton.model.window import Batch, Window
-from tests.explain.making import EMPTY, by_kind, finding, stacks, told, window
+from tests.explain.making import EMPTY, by_kind, evidence, finding, stacks, window
 
 RECLAIM = ("shrink_lruvec", "shrink_node", "do_try_to_free_pages", "try_to_free_pages")
 LIMIT = ("shrink_lruvec", "shrink_node", "do_try_to_free_pages", "try_to_free_mem_cgroup_pages")
@@ -122,7 +122,7 @@ def test_contention_needs_stacks_and_the_held_core_among_those_that_flush():
         (3.0, ("6",), None),
     ],
 )
-def test_without_stacks_a_flood_is_told_by_softirq_time_on_the_same_core(system, cores, strength):
+def test_without_stacks_softirq_time_on_the_same_core_shows_a_flood(system, cores, strength):
     evidence = [] if system is None else [by_kind(system)]
     held = finding("saturated_core", core=("5",), evidence=evidence)
     assert joined(flood_burns_core, finding("softirq_flood", core=cores), held) is strength
@@ -243,7 +243,7 @@ def test_pressure_forces_reclaim_only_where_the_allocator_found_no_page(seen, st
 
 
 def test_pressure_forces_no_reclaim_that_somebody_ordered():
-    ordered = finding("direct_reclaim", evidence=[told("samples in reclaim on request", 9.0)])
+    ordered = finding("direct_reclaim", evidence=[evidence("samples in reclaim on request", 9.0)])
     assert joined(pressure_forces_reclaim, finding("memory_pressure"), ordered) is None
 
 
@@ -271,7 +271,7 @@ def test_a_stack_is_of_the_families_that_tell_rivals_apart(frames, expected):
 def test_evidence_of_stacks_is_named_so():
     link = faults_burn_core.join(finding("page_fault_storm"), HELD, stacks((FAULT, 100)))
     assert [item.source for item in link.evidence] == ["perf record"]
-    assert told("x", 1.0).number == 1.0
+    assert evidence("x", 1.0).number == 1.0
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def joined(window: Window, strength: Strength | None = None) -> set[tuple[str, s
     }
 
 
-def test_the_whole_chain_to_the_dead_job_is_told_and_falls_apart_without_its_sources():
+def test_the_whole_chain_to_the_dead_job_is_reported_and_falls_apart_without_its_sources():
     window = died()
     chain = diagnose(window).chains[0]
     assert chain.findings == (

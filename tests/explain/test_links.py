@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from sexton.explain.links.cgroups import (
 from sexton.explain.links.cpu import slow_stats_burn_core, zombie_walk_burns_core
 from sexton.explain.links.network import burnt_core_starves_napi, starved_napi_resets_nic
 from sexton.explain.registry import all_rules, rule_of
-from sexton.explain.story import tell
+from sexton.explain.story import timeline
 from sexton.model.chain import Chain, Strength
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupStat, WalkCost
@@ -61,10 +62,10 @@ def test_every_link_is_a_sentence_of_two_known_symptoms():
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
 def test_every_link_has_a_written_rule_and_says_what_would_prove_it(rule):
-    assert "**Rule.**" in rule.doc
-    assert "**Evidence against.**" in rule.doc
-    lowered = rule.doc.lower()
-    assert any(f"*{item}*" in lowered for item in Strength) or "That of `" in rule.doc
+    doc = sys.modules[rule.join.__module__].__doc__
+    assert "**Rule.**" in doc
+    assert "**Evidence against.**" in doc
+    assert any(f"*{item}*" in doc.lower() for item in Strength) or "That of `" in doc
     for words in (rule.story, rule.proof):
         assert words
         assert not words.endswith(".")
@@ -343,7 +344,7 @@ def test_proven_is_what_was_seen_of_many_dead_a_few_known_ones_prove_nothing():
         link = rule_of("churn_leaves_zombies").run(*ends, window)
         assert (link.strength, link.sure) == (strength, sure)
         known = {"cgroup_churn": ends[0], "zombie_memcgs": ends[1]}
-        assert any(f"({sure})" in sentence for sentence in tell(Chain((link,)), known, window))
+        assert any(f"({sure})" in sentence for sentence in timeline(Chain((link,)), known, window))
         title = chain_title(Chain((link,)), 0)
         partial = strength is Strength.PROVEN and dying > 46
         assert title.endswith("(proven in part)") is partial

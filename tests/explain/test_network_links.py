@@ -19,7 +19,7 @@ from sexton.model.rows.cpu import SoftnetCpu
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import NetDevice, Nic, TcpCounters
 from sexton.model.rows.recorder import Mark
-from tests.explain.making import EMPTY, finding, told, window
+from tests.explain.making import EMPTY, evidence, finding, window
 
 
 def tcp(**moved: int) -> TcpCounters:
@@ -255,10 +255,13 @@ def test_a_core_that_lost_nothing_speaks_against_the_wait_behind_it():
 @pytest.mark.parametrize(
     ("evidence", "expected"),
     [
-        ([told("packets dropped, table full", 12)], Strength.PROVEN),
-        ([told("said last", value="nf_conntrack: table full, dropping packet")], Strength.PROVEN),
-        ([told("packets dropped, table full", 0)], Strength.POSSIBLE),
-        ([told("eth0 conntrack_allowance_exceeded", 3)], Strength.LIKELY),
+        ([evidence("packets dropped, table full", 12)], Strength.PROVEN),
+        (
+            [evidence("said last", value="nf_conntrack: table full, dropping packet")],
+            Strength.PROVEN,
+        ),
+        ([evidence("packets dropped, table full", 0)], Strength.POSSIBLE),
+        ([evidence("eth0 conntrack_allowance_exceeded", 3)], Strength.LIKELY),
         ([], Strength.POSSIBLE),
     ],
 )

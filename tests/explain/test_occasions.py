@@ -1,4 +1,4 @@
-"""When a thing did what it is asked about for."""
+"""Times at which the queried event occurred."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_journal_s_restarts_count_once_beside_systemd_s_clock():
     assert monos(Subject("unit", "ecs.service"), both) == [UPTIME_S + 1.0, UPTIME_S + 6.5]
 
 
-def test_a_restart_is_told_when_its_delay_is_over_and_the_end_was_that_much_earlier():
+def test_a_restart_is_logged_after_its_delay_and_the_exit_was_that_much_earlier():
     """Of `ecs.service` with its 10 s, by both; the restart of the end at 6.2 s comes too late."""
     window = incident()
     marks = (RestartMark("ecs.service", 68_412, WALL_S + 16.4),

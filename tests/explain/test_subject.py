@@ -84,7 +84,7 @@ def test_a_name_of_two_kinds_is_offered_as_both():
     [("esc", "ecs.service"), ("eht0", "eth0"), ("kublet", "kubelet.service"),
      ("zombies", "zombie_memcgs"), ("CORE", "core 0")],
 )  # fmt: skip
-def test_a_slip_of_the_finger_is_told_what_is_near(said: str, near: str):
+def test_a_typo_gets_similar_names(said: str, near: str):
     assert near in nearest(said, NAMES)
     assert nearest("qqqqqq", NAMES) == ()
 
@@ -102,7 +102,7 @@ def test_everything_of_the_node_has_its_name():
     assert "/system.slice/u7.service" in names["cgroup"]
 
 
-def test_hostile_names_are_asked_for_as_they_are_printed_or_as_they_are():
+def test_hostile_names_can_be_typed_as_printed_or_raw():
     raw = "a\x1b[2J\udcff"
     process = Process(7, 1, raw, "S", 0, 0, 0, None, 1, False)
     rows = {

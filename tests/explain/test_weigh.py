@@ -10,7 +10,7 @@ from sexton.explain.chains import find_chains
 from sexton.explain.weigh import coincide, contests, surviving, weigh
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Severity, Verdict
-from tests.explain.making import finding, told
+from tests.explain.making import evidence, finding
 
 PROVEN, LIKELY, POSSIBLE = Strength.PROVEN, Strength.LIKELY, Strength.POSSIBLE
 
@@ -71,7 +71,7 @@ def test_a_look_alike_of_the_same_process_need_not_be_a_problem():
 
 
 def test_what_stacks_have_shown_is_not_doubted_by_counters():
-    shown = replace(WALK, evidence=(told("samples", 10.0, source="perf record"),))
+    shown = replace(WALK, evidence=(evidence("samples", 10.0, source="perf record"),))
     proven = replace(WALK, strength=PROVEN)
     for item in (shown, proven):
         assert weigh([item], known(HELD, finding("direct_reclaim"))) == (item,)
@@ -114,7 +114,7 @@ def test_what_rises_together_is_a_coincidence_until_stacks_join_it():
 
 
 def test_reclaim_that_was_ordered_coincides_with_nothing():
-    ordered = finding("direct_reclaim", evidence=[told("kernel samples in reclaim on request")])
+    ordered = finding("direct_reclaim", evidence=[evidence("kernel samples in reclaim on request")])
     assert coincide([ordered, finding("quota_throttling")], []) == ()
 
 
@@ -129,12 +129,12 @@ def test_one_alone_or_at_another_time_is_no_coincidence():
 
 @pytest.mark.parametrize(("major", "expected"), [(900.0, 1), (3.0, 0), (0.0, 0)])
 def test_only_faults_that_read_from_disk_are_taken_for_pressure(major, expected):
-    storm = finding("page_fault_storm", evidence=[told("major page faults", major)])
+    storm = finding("page_fault_storm", evidence=[evidence("major page faults", major)])
     assert len(coincide([storm, finding("memory_pressure")], [])) == expected
 
 
 def test_two_groups_at_two_times_are_two_coincidences():
     early = [finding("memory_pressure"), finding("direct_reclaim")]
-    storm = finding("page_fault_storm", (500.0, 510.0), [told("major page faults", 900.0)])
+    storm = finding("page_fault_storm", (500.0, 510.0), [evidence("major page faults", 900.0)])
     late = [storm, finding("quota_throttling", (505.0, 520.0))]
     assert [len(item.findings) for item in coincide([*early, *late], [])] == [2, 2]

@@ -68,7 +68,7 @@ def test_tasks_that_wait_for_one_core_are_seen_from_it_and_from_them(said: str, 
     assert why.findings == (("contended_core",) if exit is Exit.PROBLEM else ())
 
 
-def test_without_the_source_that_would_tell_the_answer_is_that_it_cannot_be_told():
+def test_without_the_source_that_would_show_it_the_answer_is_unknown():
     window = incident()
     diagnosis = diagnose(window)
     blind = Finding("saturated_core", Verdict.UNKNOWN, Severity.INFO, "not read",
@@ -129,7 +129,7 @@ def test_a_chain_through_another_core_is_not_this_core_s():
     ]
 
 
-def test_the_cut_part_of_a_chain_is_not_told_twice():
+def test_the_cut_part_of_a_chain_is_not_listed_twice():
     findings = [finding("a"), finding("b", nic=("eth0", "eth1"), queue=("eth0:1",)),
                 finding("c", nic=("eth0", "eth1"), queue=("eth0:1",))]  # fmt: skip
     one, two = link("a", "b"), link("b", "c", "eth0:1")

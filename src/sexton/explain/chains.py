@@ -1,10 +1,9 @@
-"""Findings joined into chains by whatever links hold between them.
+"""Findings joined into chains by the links between them.
 
 A chain is a path that cannot be made longer, neither at its ends nor by a detour between two of
 its findings. Chains are ranked by how much of them is sure, counted back from the symptom, then by
-their weakest link and their length; of those about one symptom none that rests on a *possible* link
-comes before one that does not. A symptom that no chain holds is unexplained and is listed, never
-dropped.
+their weakest link and their length; among those about one symptom, chains without a *possible* link
+come first. A symptom that is in no chain is listed as unexplained, never dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from itertools import takewhile
 
 from sexton.detect.registry import detector_of, is_marked
 from sexton.detect.witness import witness
-from sexton.explain.order import in_order, with_first_causes
+from sexton.explain.moments import in_order, with_first_causes
 from sexton.explain.registry import all_rules
 from sexton.explain.weigh import by_stacks, surviving, weigh
 from sexton.model.chain import Chain, Link, Strength
@@ -24,7 +23,7 @@ from sexton.model.window import Window
 
 
 def find_links(findings: Iterable[Finding], window: Window) -> tuple[Link, ...]:
-    """Every link that holds between the symptoms that are present, weighed against the others."""
+    """Every link between findings that are present, weighed against the others."""
     known = {finding.id: finding for finding in findings}
     present = {name for name, value in known.items() if value.verdict is Verdict.PRESENT}
     seen = witness(window)
@@ -42,17 +41,17 @@ def find_links(findings: Iterable[Finding], window: Window) -> tuple[Link, ...]:
 
 
 def find_chains(links: Sequence[Link]) -> tuple[Chain, ...]:
-    """The longest paths through the links that keep their place, the best first."""
+    """The longest paths through the surviving links, the best first."""
     links = surviving(links)
     effects = {link.effect for link in links}
     roots = [link for link in links if link.cause not in effects]
     chains = [Chain(path) for root in roots for path in _paths((root,), links)]
-    whole = [chain for chain in chains if not any(_holds(other, chain) for other in chains)]
+    whole = [chain for chain in chains if not any(_includes(other, chain) for other in chains)]
     return tuple(_ranked(whole))
 
 
 def _ranked(chains: Iterable[Chain]) -> Iterator[Chain]:
-    """By `_rank`; within those of one symptom, those that rest on no *possible* link first."""
+    """By `_rank`; among those of one symptom, those without a *possible* link first."""
     ordered = sorted(chains, key=_rank)
     by_symptom: dict[str, list[Chain]] = defaultdict(list)
     for chain in ordered:
@@ -64,8 +63,8 @@ def _ranked(chains: Iterable[Chain]) -> Iterator[Chain]:
 
 
 def _rank(chain: Chain) -> tuple[int, bool, int, int, bool, str]:
-    """Of two that explain as much, as surely, the one that begins with the more precise finding: a
-    unit that restarts makes cgroups come and go, and never the other way round."""
+    """If two explain as much as surely, the one with the more precise root comes first: a unit that
+    restarts makes cgroups come and go, and never the other way round."""
     root = detector_of(chain.root)
     return (
         -_sure(chain),
@@ -78,7 +77,7 @@ def _rank(chain: Chain) -> tuple[int, bool, int, int, bool, str]:
 
 
 def _sure(chain: Chain) -> int:
-    """How many links before the symptom are better than *possible*."""
+    """The number of links before the symptom that are better than *possible*."""
     backwards = reversed(chain.links)
     return sum(1 for _ in takewhile(lambda link: link.strength is not Strength.POSSIBLE, backwards))
 
@@ -87,8 +86,8 @@ def _is_doubtful(chain: Chain) -> bool:
     return chain.strength is Strength.POSSIBLE
 
 
-def _holds(longer: Chain, shorter: Chain) -> bool:
-    """Does the longer one explain all that the shorter one does, as surely?"""
+def _includes(longer: Chain, shorter: Chain) -> bool:
+    """Does the longer one explain everything the shorter one does, as surely?"""
     if _is_doubtful(longer) and not _is_doubtful(shorter):
         return False
     return len(longer.links) > len(shorter.links) and set(shorter.findings) <= set(longer.findings)
@@ -98,10 +97,10 @@ def unexplained(
     findings: Iterable[Finding], chains: Iterable[Chain], links: Iterable[Link] = ()
 ) -> tuple[str, ...]:
     """Problems that no chain explains; and a marked death, which is not a problem of the
-    node but is what the user asks about.
+    node but is what the user wants to know.
 
-    Where stacks have shown a problem at work in a symptom of a chain, and another cause of it was
-    found the surer, the two have been weighed (`sexton.explain.weigh.contests`): it is told there.
+    A problem that stacks show in a symptom of a chain, but that lost to a surer cause of it, is not
+    listed: it is among the competing causes (`sexton.explain.weigh.contests`).
     """
     held = {name for chain in chains for name in chain.findings}
     held |= {link.cause for link in links if link.effect in held and by_stacks(link)}

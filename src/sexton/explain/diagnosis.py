@@ -1,4 +1,4 @@
-"""A window goes in, the whole answer comes out."""
+"""The diagnosis of a window: findings, chains, advice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sexton.detect.registry import (
 from sexton.detect.witness import witness
 from sexton.explain.chains import find_chains, find_links, unexplained
 from sexton.explain.registry import rule_of
-from sexton.explain.story import tell
+from sexton.explain.story import timeline
 from sexton.explain.weigh import coincide, contests
 from sexton.model.chain import Link, Strength
 from sexton.model.diagnosis import Cost, Diagnosis, Step
@@ -26,7 +26,7 @@ from sexton.model.rows.net import Nic
 from sexton.model.text import printable
 from sexton.model.window import Window
 
-#: Advice to look closer, at most.
+#: Steps that say where to look closer, at most.
 _MOST_LOOKS = 2
 _ABSENT = (Verdict.ABSENT, Verdict.NOT_APPLICABLE)
 
@@ -34,12 +34,13 @@ _ABSENT = (Verdict.ABSENT, Verdict.NOT_APPLICABLE)
 def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
     """Findings, the chains between them, evidence against those, the timeline, and
     what to do now."""
-    window = witness(window)  # one for all: what was worked out once is kept with it
+    window = witness(window)  # shared: it caches what was computed once
     findings = in_order((*run_all(window), *flagged(window)))
     links = find_links(findings, window)
     chains = find_chains(links)
     left = unexplained(findings, chains, links)
     census = window.latest(CgroupCensus)
+    known = {finding.id: finding for finding in findings}
     return Diagnosis(
         node=window.node,
         start=window.start,
@@ -56,23 +57,21 @@ def diagnose(window: Window, cost: Cost | None = None) -> Diagnosis:
         settings=settings_in_force(),
         contests=contests(links, chains),
         coincidences=coincide(findings, links),
-        story=tell(chains[0], {finding.id: finding for finding in findings}, window)
-        if chains
-        else (),
+        story=timeline(chains[0], known, window) if chains else (),
     )
 
 
 def advise(
     findings: Iterable[Finding], window: Window, links: Sequence[Link] = ()
 ) -> tuple[Step, ...]:
-    """What to do now, as commands a person reads before typing them. Nothing is run from here.
+    """What to do now, as commands for a person to read first. Nothing is run from here.
 
-    Each detector and link brings its own advice; here is the order: stop the source, free what it
-    left, then look closer, and prove what is not proven yet. The gravest come first in a stage.
+    Each detector and link has its own advice; the order is decided here: stop the source, free what
+    it left, then look closer, and prove what is not proven yet. In a stage the worst come first.
     """
     problems = {finding.id: finding for finding in findings if finding.is_problem}
     proven = {link.effect for link in links if link.strength is Strength.PROVEN}
-    # A cause that lost against a proven one is not where to look.
+    # Do not look at a cause that lost against a proven one.
     weak = [link for link in links if link.strength is Strength.POSSIBLE]
     lost = {link.cause for link in weak if link.effect in proven}
     stages: dict[Stage, dict[Step, None]] = {stage: {} for stage in Stage}
@@ -95,7 +94,7 @@ def advise(
 def ruled_out(findings: Iterable[Finding], window: Window) -> tuple[str, ...]:
     """Other causes of the same symptoms that are absent, each by its own counters over the window.
 
-    A cause whose counters moved, but not enough to be a finding, is listed with what they moved by.
+    A cause whose counters moved, but not enough for a finding, is listed with how much they moved.
     """
     absent = {finding.id for finding in findings if finding.verdict in _ABSENT}
     phrases = (

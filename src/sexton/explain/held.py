@@ -3,14 +3,14 @@
 A finding is about the core that was held longest; its span, its split by kind and its stacks are
 that core's, so no other core is examined here.
 
-A stack belongs to one or more families of kernel functions. Those that detectors use too are in
-`sexton.detect.families`; these rules separate competing causes:
+A stack belongs to one or more families of kernel functions. Those that detectors also use are in
+`sexton.detect.families`. These rules separate competing causes:
 
-- softirq work interrupts whatever ran below it, so the task is not to blame;
+- softirq work interrupts a task, so the task below it is not to blame;
 - a page fault that ends in reclaim is reclaim, and reclaim that walks cgroups is also a walk;
-- reclaim on request (memory.reclaim, a limit) is not a task waiting for a page;
+- reclaim on request (memory.reclaim, a limit) is not a task that waits for a page;
 - a walk without reclaim is for statistics, even if the reader's own frame is inlined;
-- flushing statistics (`rstat`) costs by what changed, a walk costs by how many cgroups there are.
+- flushing statistics (`rstat`) costs by what changed, a walk by how many cgroups there are.
 
 >>> sorted(families(("mem_cgroup_iter", "shrink_node", "do_try_to_free_pages", "do_syscall_64")))
 ['reclaim', 'walk']
@@ -63,7 +63,7 @@ COMPACTION = "compaction"
 SOFTIRQ = "softirq"
 NETWORK = "network"
 
-#: For display: what a core does whose stacks are of a family.
+#: What a core with stacks of a family does, for display.
 WORDS = {
     WALK: "walks memory cgroups",
     STATISTICS: "reads memory statistics",
@@ -76,7 +76,7 @@ WORDS = {
     SOFTIRQ: "is in softirq",
     NETWORK: "receives packets",
 }
-#: What their functions are called where samples are counted.
+#: Names for a family's functions in evidence.
 FUNCTIONS = {
     WALK: "walk functions",
     STATISTICS: "walk functions",
@@ -88,13 +88,13 @@ FUNCTIONS = {
 }
 _NAMES = {
     # Goes from one memory cgroup to the next, for whatever reason. Multi-generational reclaim
-    # (lru_gen) also gets itself a page of notes for each: in a cgroup that has pages that is
-    # nothing beside them, over the dead it was 37 % on 6.12.
+    # (lru_gen) also allocates a page for each: negligible in a cgroup that has pages, but 37 % over
+    # dying ones on 6.12.
     WALK: r"mem_cgroup_(nr_lru_pages|node_nr_lru_pages|iter)|memcg_(numa_stat_show|sum_events)"
     r"|css_next_descendant_p|lru_gen_seq_show|set_mm_walk",
-    # Answers a read of a statistics file. On old kernels the walk is inlined in them.
+    # Answers a read of a statistics file. On old kernels the walk is inlined here.
     STATISTICS: r"memcg_(numa_)?stat_show|memory_(numa_)?stat_(show|format)|mem_cgroup_stat_show",
-    # Reclaim for one cgroup: it is at its limit, or a write requested it.
+    # Reclaim for one cgroup: at its limit, or requested by a write.
     LIMIT: r"try_to_free_mem_cgroup_pages",
     COMPACTION: r"_*(compact_zone|try_to_compact_pages|alloc_pages_direct_compact|kcompactd"
     r"|isolate_(migrate|free)pages)",
@@ -128,29 +128,29 @@ def families(frames: tuple[str, ...]) -> frozenset[str]:
 
 
 def is_named(frames: tuple[str, ...]) -> bool:
-    """Could the kernel's addresses be named at all?"""
+    """Has any kernel address of the stack a symbol?"""
     return any(frame != _UNNAMED for frame in frames)
 
 
-#: A family in half of the held core's samples is what it was doing.
+#: A family in half of the held core's samples is what the core was doing.
 MOST = 1 / 2
-#: In a fifth: a part of it. Reclaim over the dead walks in 30 to 41 % of them (measured on 6.18).
+#: In a fifth: part of it. Reclaim over dying cgroups walks in 30 to 41 % (measured on 6.18).
 MUCH = 1 / 5
 #: In fewer than one in twenty: something else held the core.
 HARDLY = 1 / 20
-#: Two tenths of a second of samples; fewer prove nothing.
+#: Samples of two tenths of a second; fewer prove nothing.
 FEWEST = 20
-#: Readings and stacks are a second apart, and a stall is seen a step late.
+#: Readings and stacks are a second apart, and a stall shows one step late.
 SLACK_S = 2.0
-#: Per cent of the held core in system time; less, and softirq held it.
+#: Percent of the held core in system time; below it, softirq held the core.
 _MOSTLY_SYSTEM = 50.0
-#: Kernel threads that never read a file: no reader of statistics, whatever else they do.
+#: Such a kernel thread never reads a file, so it does not read statistics.
 _SOFTIRQ_THREAD = "ksoftirqd/"
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the held core was caught in: samples in all, and by family."""
+    """Samples of the held core: in all, and by family."""
 
     samples: int
     by: Counter[str] = field(default_factory=Counter)
@@ -161,7 +161,7 @@ class Work:
 
     @property
     def mostly(self) -> str | None:
-        """The family of half of the samples or more, in words; `None` where there is none."""
+        """What half of the samples or more do, in words; None if there is no such family."""
         for family, samples in self.by.most_common():
             if family in WORDS and samples >= MOST * self.samples:
                 return WORDS[family]
@@ -174,7 +174,7 @@ def core_of(held: Finding) -> str | None:
 
 
 def work_of(held: Finding, window: Window) -> Work | None:
-    """Its stacks by family; `None` where too few were taken there, or without symbols."""
+    """The core's stacks by family; None if there are too few, or too few with symbols."""
     core = core_of(held)
     if core is None or held.start is None or held.end is None:
         return None
@@ -189,7 +189,7 @@ def work_of(held: Finding, window: Window) -> Work | None:
 
 
 def in_softirq(held: Finding) -> bool | None:
-    """Was it held in interrupts rather than in system time? `None` if unknown."""
+    """Was it held in softirq rather than in system time? None if unknown."""
     if any(task.startswith(_SOFTIRQ_THREAD) for task in held.entities.get("task", ())[:1]):
         return True
     for evidence in held.evidence:
@@ -199,7 +199,7 @@ def in_softirq(held: Finding) -> bool | None:
 
 
 def kernel_share(window: Window, core: str, span: tuple[float, float]) -> float | None:
-    """How much of a core the kernel took over a span (UNIX), in per cent; `None` if not read."""
+    """Percent of a core spent in the kernel over a span (UNIX); None if not read."""
     series = core_series(window)
     if series is None:
         return None
@@ -208,22 +208,22 @@ def kernel_share(window: Window, core: str, span: tuple[float, float]) -> float 
     return None if shares is None else shares.kernel
 
 
-def dead_share(window: Window) -> float | None:
-    """How much of what a walk goes over is dead."""
+def dying_share(window: Window) -> float | None:
+    """The share of dying ones among memory cgroups, which is what a walk visits."""
     census = window.latest(CgroupCensus)
     if not census or not census[0].total or census[0].dying is None:
         return None
     return census[0].dying / census[0].total
 
 
-def may_walk_the_dead(work: Work, window: Window) -> bool:
-    """Is a good part of the work a walk, and most of what is walked dead, or unknown?"""
-    dead = dead_share(window)
+def may_walk_dying_cgroups(work: Work, window: Window) -> bool:
+    """Is a good part of the work a walk, and are most cgroups dying, or is that unknown?"""
+    dead = dying_share(window)
     return work.share(WALK) >= MUCH and (dead is None or dead >= MOST)
 
 
 def sampled(family: str, share: float) -> Evidence:
-    """A family's share of the held core, as evidence."""
+    """A family's share of the held core's samples, as evidence."""
     return Evidence(
         f"{FUNCTIONS[family]} in the held core's kernel samples",
         f"{100 * share:.0f} %",
@@ -236,11 +236,11 @@ def sampled(family: str, share: float) -> Evidence:
 
 
 def judge(cause: Finding, effect: Finding, window: Window, family: str) -> Bond | None:
-    """The rule that a look-alike of the walk has in common with the others.
+    """The rule shared by all look-alikes of the walk.
 
-    *Proven* where its functions are in half of the held core's kernel samples, *likely* from a
-    fifth on, no link below one in twenty: stacks are of the very seconds in which it was held.
-    Without them, *possible* where both findings name one task, in the same seconds.
+    *Proven* if its functions are in half of the held core's kernel samples, *likely* from a fifth
+    on, no link below one in twenty: the stacks are from the seconds in which it was held. Without
+    stacks, *possible* if both findings name the same task in the same seconds.
     """
     tasks = cause.shares(effect, "task")
     work = work_of(effect, window)

@@ -1,22 +1,34 @@
-"""When findings were, and whether one can have led to the other.
+"""When findings began and ended, and whether one can have caused the other.
 
-A link needs the right order in time. Findings know the span of their worst; where something
-happened more than once, the window's own rows tell every moment.
+Findings have the span of their worst; if something happened more than once, the window's rows have
+every time.
+
+**An effect does not begin before its cause.** Every link is held to this, whatever its own rule
+says. If the effect began before the cause, by more than the time between readings, and still lasted
+when the cause began, it is split there: the link covers the part since then (`Link.since`), and the
+earlier part is evidence against it. What was present when the window began has no known beginning.
+Of what happened more than once, the first time is the beginning. An effect that was over before is
+left to the link's own rule, which says what an earlier time is worth (the kernel log remembers a
+wait, the core is held now).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
+from sexton.detect.registry import detector_of, title_of
+from sexton.model.chain import Link
 from sexton.model.finding import Finding
 from sexton.model.row import Row
+from sexton.model.text import seconds
 from sexton.model.window import Window
 from sexton.series.steps import Step, span
 
 R = TypeVar("R", bound=Row)
-#: The log and the readings disagree by that much.
+#: The log and the readings disagree by up to this much.
 READ_S = 2.0
 
 
@@ -28,7 +40,7 @@ def near(cause: Finding, effect: Finding, slack_s: float) -> bool:
 
 
 def together(one: Finding, other: Finding, slack_s: float) -> bool:
-    """Do their spans touch, give or take `slack_s`? Not where one of them has no moment."""
+    """Do their spans overlap, give or take `slack_s`? False if one of them has no time."""
     if one.start is None or other.start is None:
         return False
     first, last = one.start - slack_s, (one.end or one.start) + slack_s
@@ -38,9 +50,60 @@ def together(one: Finding, other: Finding, slack_s: float) -> bool:
 def moved(
     window: Window, kind: type[R], key: Callable[[R], Hashable], between: tuple[float, float]
 ) -> dict[Hashable, Step[R]]:
-    """Each entity's step over the readings around a span (UNIX): the last before it to the first
-    after it, so that nothing inside is lost."""
+    """Each entity's step over the readings around a span (UNIX): from the last before it to the
+    first after it, so that nothing inside is lost."""
     return span(window.between(kind, *(window.mono(value) for value in between)), key)
+
+
+def in_order(link: Link, ends: tuple[Finding, Finding], window: Window) -> Link:
+    """The link, split if its effect began before its cause; `ends` are cause and effect."""
+    cause, effect = ends
+    if link.since is not None or cause.start is None or effect.start is None:
+        return link
+    if effect.start >= cause.start - READ_S or effect.start <= window.start + READ_S:
+        return link
+    begins = min((cause.start, *_times(cause, window)))
+    lasts = max((effect.end or effect.start, *_times(effect, window)))
+    if effect.start >= begins - READ_S or lasts < begins:
+        return link
+    return replace(link, since=begins, against=(*link.against, began_before(ends, begins)))
+
+
+def began_before(ends: tuple[Finding, Finding], begins: float) -> str:
+    """Evidence against: the effect was present before its cause began."""
+    cause, effect = ends
+    early_s = begins - (begins if effect.start is None else effect.start)
+    return f"{title_of(effect.id)} began {seconds(early_s)} before {title_of(cause.id)}"
+
+
+def with_first_causes(links: Sequence[Link], known: Mapping[str, Finding]) -> list[Link]:
+    """The links; a split one names another cause of its effect that began earlier."""
+    return [_with_first_cause(link, links, known) for link in links]
+
+
+def _with_first_cause(link: Link, links: Sequence[Link], known: Mapping[str, Finding]) -> Link:
+    if link.since is None:
+        return link
+    ends = known[link.cause], known[link.effect]
+    early = began_before(ends, link.since)
+    first = [
+        other.cause
+        for other in links
+        if other.effect == link.effect
+        and other.cause != link.cause
+        and (known[other.cause].start or link.since) < link.since
+    ]
+    if early not in link.against or not first:
+        return link
+    words = f"{early}, with {title_of(first[0])}"
+    return replace(link, against=tuple(words if one == early else one for one in link.against))
+
+
+def _times(finding: Finding, window: Window) -> Sequence[float]:
+    """Each time it happened, if the window's rows show it."""
+    known = detector_of(finding.id)
+    each = None if known is None else known.moments or known.spells
+    return () if each is None else each(finding, window)
 
 
 def clock(wall_s: float | None) -> str:
@@ -49,21 +112,20 @@ def clock(wall_s: float | None) -> str:
     >>> clock(1_740_000_002.4), clock(None), clock(1e30)
     ('21:20:02', '', '')
     """
-    if wall_s is None:
-        return ""
-    try:
-        return time.strftime("%H:%M:%S", time.gmtime(wall_s))
-    except (OverflowError, OSError, ValueError):
-        return ""
+    return "" if wall_s is None else _utc("%H:%M:%S", wall_s)
 
 
 def day(wall_s: float) -> str:
-    """The date in UTC, empty where there is none.
+    """The date in UTC, empty if there is none.
 
     >>> day(1_740_000_002.4)
     '2025-02-19'
     """
+    return _utc("%Y-%m-%d", wall_s)
+
+
+def _utc(form: str, wall_s: float) -> str:
     try:
-        return time.strftime("%Y-%m-%d", time.gmtime(wall_s))
+        return time.strftime(form, time.gmtime(wall_s))
     except (OverflowError, OSError, ValueError):
         return ""

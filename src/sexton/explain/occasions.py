@@ -1,17 +1,16 @@
 """Times at which the queried event occurred.
 
 An interface: when it was reset. A core: when it was held in the kernel, or the kernel reported a
-lockup; the moment is the *end* of the hold, so the seconds before it are those in which it was
-held. A function: likewise, when a core was caught in it. A unit: when its main process ended. A
-cgroup: when one died there. A job: when its death was marked. A moment is itself; if it was given
-to the minute and something happened in that minute, then that. Everything else: when its findings
-ended.
+lockup; the moment is the *end* of the hold, so the core was held in the seconds before it. A
+function: likewise, when a core executed it. A unit: when its main process exited. A cgroup: when
+one below it was removed. A job: when its death was marked. A moment: itself, or the event in that
+minute if it was given to the minute. Everything else: when its findings ended.
 
-**Loops.** A unit that ends every ten seconds is not one episode, and there is no quiet half minute
-between its ends to compare with. So a loop is compared with itself: the last quarter before each
-end with as many seconds half way between two ends. Each end is then an event of its own. What goes
-on throughout the loop is in both and is not found; that is what links are for. A loop so fast that
-a quarter of its gap holds fewer than two readings is treated as one episode.
+**Loops.** A unit that exits every ten seconds is not one episode, and there is no quiet half minute
+between exits to compare with. So a loop is compared with itself: the last quarter before each exit
+with as many seconds half way between two exits. Each exit is then an event. What goes on throughout
+the loop is in both and is not found; links find that. A loop so fast that a quarter of its gap has
+fewer than two readings is treated as one episode.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import numpy as np
 from sexton.detect import kernel_log
 from sexton.detect.deaths import deaths
 from sexton.detect.detectors.cpu import saturated_core, soft_lockups
-from sexton.detect.kernel_log import Line
+from sexton.detect.kernel_log import Burst, Line
 from sexton.detect.resets import logged
 from sexton.explain.aligned.layout import LEAST_EVENTS, Plan
 from sexton.explain.subject import is_named
@@ -40,9 +39,9 @@ from sexton.model.why import Moment, Occasions, Subject
 from sexton.model.window import Window
 from sexton.series.restarts import restarts
 
-#: Two tellings of one happening: the kernel's watchdog and the core's own times.
+#: Reports of the same event, by the kernel's watchdog and by the core's times, are this close.
 _SAME_S = 3.0
-#: Samples of one second on one core: a fifth of it, of 97 in a second.
+#: A fifth of the 97 samples per second and core.
 _CAUGHT = 20
 _Found = Iterable[float]
 
@@ -50,7 +49,7 @@ _Found = Iterable[float]
 def occasions(
     subject: Subject, window: Window, findings: Sequence[Finding], known: Sequence[float] = ()
 ) -> Occasions:
-    """Its moments inside the window, oldest first; `findings` are those that concern it.
+    """Its moments in the window, oldest first; `findings` are those about it.
 
     `known` are monotonic moments from other sources: a long window does not hold every reading.
     """
@@ -79,7 +78,7 @@ def occasions(
 
 
 def _inside(window: Window, found: _Found) -> tuple[Moment, ...]:
-    """In order, each once, and only those that were recorded: a log remembers more."""
+    """Sorted, without repetitions, and only inside the window: a log goes back further."""
     kept: list[float] = []
     for mono in sorted(found):
         if window.start_mono <= mono <= window.end_mono and (not kept or mono > kept[-1]):
@@ -92,7 +91,7 @@ def _nothing(_subject: Subject, _window: Window) -> _Found:
 
 
 def _ends_of(window: Window, findings: Sequence[Finding]) -> Iterator[float]:
-    """Of findings that did not last through the whole window."""
+    """Ends of findings that did not last through the whole window."""
     for finding in findings:
         if finding.end is not None and finding.end < window.end - 1:
             yield finding.end
@@ -103,24 +102,22 @@ def _resets(subject: Subject, window: Window) -> _Found:
 
 
 def resets(window: Window) -> Iterator[tuple[float, str | None]]:
-    """Every reset in the kernel log: when it began, and of which interface."""
-    for burst in logged(window):
-        mono = _mono(window, burst.lines[0])
-        if mono is not None:
-            yield mono, burst.name
+    """Every reset in the kernel log: when it began, and the interface."""
+    return _beginnings(window, logged(window))
 
 
 def lockups(window: Window) -> Iterator[tuple[float, str | None]]:
-    """Every lockup or stall: when it was first logged, and of which core."""
+    """Every lockup or stall: when it was first logged, and the core."""
     lines = kernel_log.lines(window, soft_lockups.FAMILIES)
-    for burst in kernel_log.bursts(lines, _core, soft_lockups.ONE_STALL.value):
+    stalls = kernel_log.bursts(lines, lambda line: line.text("cpu"), soft_lockups.ONE_STALL.value)
+    return _beginnings(window, stalls)
+
+
+def _beginnings(window: Window, bursts: Iterable[Burst]) -> Iterator[tuple[float, str | None]]:
+    for burst in bursts:
         mono = _mono(window, burst.lines[0])
         if mono is not None:
             yield mono, burst.name
-
-
-def _core(line: Line) -> str | None:
-    return line.text("cpu")
 
 
 def _mono(window: Window, line: Line) -> float | None:
@@ -139,14 +136,14 @@ def _held(subject: Subject, window: Window) -> _Found:
 
 
 def holds(window: Window, only: str | None = None) -> Iterator[tuple[str, float]]:
-    """Cores that the kernel held, and when each hold ended; `only` one of them where given."""
+    """Cores that the kernel held, and when each hold ended; of `only` one core if given."""
     for hold in saturated_core.holds(window):
         if only in (None, str(hold.core)):
             yield str(hold.core), hold.end
 
 
 def _ends(subject: Subject, window: Window) -> _Found:
-    """By systemd's own clock of each run that a reading saw, and by the journal's restarts."""
+    """By systemd's exit times of the runs that were read, and by restarts in the journal."""
     exits: set[float] = set()
     delay_s = 0.0
     for unit in window.changes(Unit, ("main_exit_us", "restart_delay_us")):
@@ -154,7 +151,7 @@ def _ends(subject: Subject, window: Window) -> _Found:
             delay_s = (unit.restart_delay_us or 0) / 1e6
             exits |= {unit.main_exit_us / 1e6} if unit.main_exit_us else set()
     marks = {row for row in window.all(RestartMark) or () if printable(row.unit) == subject.name}
-    # The journal logs a restart when its delay is over: the end was that much earlier.
+    # The journal logs a restart after its delay: the exit was that much earlier.
     ends = sorted(window.mono(row.wall_s) - delay_s for row in marks)
     ends = [*ends[:1], *(b for a, b in pairwise(ends) if b - a > _SAME_S)]
     seen = sorted(exits)
@@ -162,14 +159,14 @@ def _ends(subject: Subject, window: Window) -> _Found:
 
 
 def _restarted(subject: Subject, window: Window) -> int:
-    """How often the unit was restarted in the window, less one: the last end may lie before it."""
+    """Restarts of the unit in the window, less one: the first exit may lie before it."""
     counted = restarts(window)
-    return next((restart.count - 1 for name, restart in counted.items()
-                 if printable(name) == subject.name), 0)  # fmt: skip
+    mine = (found for name, found in counted.items() if printable(name) == subject.name)
+    return next((found.count - 1 for found in mine), 0)
 
 
 def _is_near(moment: float, others: Sequence[float]) -> bool:
-    """Is one of these within `_SAME_S` of it? They are in order."""
+    """Is one of these within `_SAME_S` of it? They are sorted."""
     at = bisect_left(others, moment - _SAME_S)
     return at < len(others) and others[at] <= moment + _SAME_S
 
@@ -182,7 +179,7 @@ def _deaths(subject: Subject, window: Window) -> _Found:
 
 
 def _caught(subject: Subject, window: Window) -> _Found:
-    """Where seconds end in which one core was caught in the function a fifth of them or more."""
+    """Ends of the seconds in which one core spent a fifth or more in the function."""
     most: dict[int, Counter[int]] = {}
     for row in window.latest(StackCount) or ():
         if subject.name in map(printable, row.frames):
@@ -198,7 +195,7 @@ def _marks(subject: Subject, window: Window) -> _Found:
 
 
 def _moment(subject: Subject, window: Window) -> Occasions:
-    """What was typed, or what happened in the minute that was typed."""
+    """The time that was typed, or the event in the minute that was typed."""
     start = window.mono(subject.wall_s or 0.0)
     events = [
         *((mono, f"{printable(name or 'a NIC')} was reset") for mono, name in resets(window)),
@@ -215,23 +212,23 @@ def _moment(subject: Subject, window: Window) -> Occasions:
     return Occasions("moment", "moments", (Moment(start, subject.wall_s or 0.0),))
 
 
-#: Readings are a second apart, and a rate needs two steps to be one.
+#: Readings are a second apart, and a rate needs two steps.
 _LEAST_BEFORE_S = 2.0
-#: By the clock: most gaps differ from the middle one by less than this part of it. Windows before a
+#: Periodic: most gaps differ from the median by less than this part of it. The windows before a
 #: moment and half way to the next are an eighth of a gap apart.
 _EVEN = 1 / 8
 _MOST = 3 / 4
 
 
 class Loop(NamedTuple):
-    """How a loop is compared, and what its reader should know of that."""
+    """How a loop is compared, and a note about it for the reader."""
 
     plan: Plan
     note: str
 
 
 def loop_of(moments: Sequence[float]) -> Loop | None:
-    """`None` where they are too few, too far apart, too irregular or too quick for it.
+    """None if the moments are too few, too far apart, too irregular or too close together.
 
     >>> loop_of([10.0 * n for n in range(9)]).plan.before_s
     2.5
@@ -243,7 +240,7 @@ def loop_of(moments: Sequence[float]) -> Loop | None:
         return None
     gap = float(np.median(gaps))
     even = sum(abs(other - gap) <= _EVEN * gap for other in gaps)
-    apart = 1.5 * Plan().before_s  # as far apart each is an episode by itself
+    apart = 1.5 * Plan().before_s  # beyond this, each is an episode of its own
     if gap > apart or gap / 4 < _LEAST_BEFORE_S or even < _MOST * len(gaps):
         return None
     plan = Plan(before_s=gap / 4, short_s=gap / 8, quiet_s=gap / 8, step_s=gap / 2, closer=False)

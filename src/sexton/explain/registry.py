@@ -1,4 +1,4 @@
-"""How a link declares itself, and how they are all found.
+"""How links are declared and found.
 
 A link is one module below `sexton.explain.links`, in the folder of its effect's subject, named as a
 sentence: cause, verb, effect. Its docstring holds the written rule by which it is *proven*,
@@ -13,16 +13,15 @@ sentence: cause, verb, effect. Its docstring holds the written rule by which it 
     def join(cause: Finding, effect: Finding, window: Window) -> Bond | None: ...
 
 A link needs something both findings share (the same core, unit, queue) and the right order in
-time; `None` says that they have nothing to do with each other. `story` is how one would tell
-it, and `proof` what would make it *proven* where it is not. `advice` are steps that stop the cause,
-where the link knows more of it than the cause's own detector.
+time; None means that they are unrelated. `story` is the link as a clause of the timeline, and
+`proof` what would make it *proven* if it is not. `advice` are steps that stop the cause, if the
+link knows more about it than the cause's own detector.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -46,13 +45,12 @@ class Rule(NamedTuple):
     cause: str
     effect: str
     join: Join
-    doc: str
     story: str
     proof: str
     advice: Advise | None = None
 
     def run(self, cause: Finding, effect: Finding, window: Window) -> Link | None:
-        """The link, with the rows it was judged by: its own, else those of what it joins."""
+        """The link, with the rows it rests on: those its rule read, else those of its findings."""
         seen = witness(window)
         with seen.noting() as noted:
             found = self.join(cause, effect, seen)
@@ -73,8 +71,7 @@ def link(
 
     def register(join: Join) -> Join:
         name = join.__module__.rpartition(".")[2]
-        doc = sys.modules[join.__module__].__doc__ or ""
-        _found[name] = Rule(name, cause, effect, join, doc, story, proof, advice)
+        _found[name] = Rule(name, cause, effect, join, story, proof, advice)
         return join
 
     return register
@@ -82,7 +79,7 @@ def link(
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Every link there is, by walking the folders; sorted by id."""
+    """All links in the folders, sorted by id."""
     for module in pkgutil.walk_packages(sexton.explain.links.__path__, _PACKAGE):
         if not module.ispkg:
             importlib.import_module(module.name)

@@ -18,18 +18,18 @@ from sexton.model.finding import Finding, Verdict
 from sexton.model.text import printable, seconds, shorten
 from sexton.model.window import Window
 
-#: A clause of a summary goes on in brackets; a second one is added where the first is short.
+#: A clause includes its parentheses; a second one is added if the first is short.
 _CLAUSE = re.compile(r"(?:\([^()]*\)|[^(,;:]|[,:](?! ))+")
 _SHORT = 44
 _LONG = 110
-#: A finding that lasts through the window, give or take, has no moment worth a clock.
+#: A finding that lasts through the window, give or take this, needs no time of day.
 _EDGE_S = 1.5
-#: Where stacks were taken there is nothing more to prove by them.
+#: With stacks taken, there is nothing more to prove by them.
 _STACKS = "--stacks"
 
 
-def tell(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple[str, ...]:
-    """`findings` by id hold all that the chain names."""
+def timeline(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple[str, ...]:
+    """The sentences for a chain; `findings` are by id."""
     known = [findings[name] for name in chain.findings]
     sentences = [_beginning(known[0], window)]
     before = known[0].start
@@ -37,7 +37,7 @@ def tell(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple
         at = _moment(effect, window, before) if link.since is None else link.since
         when = _when(effect, at, window)
         if link.since is not None:
-            # Only that part of it is the cause's, and the link says how much it is.
+            # Only that part has this cause, and the link says how much it is.
             when = f"From{when.removeprefix('At')}on " if when else ""
             sentences.append(_step(link, link.sentence, when))
             before = at
@@ -45,12 +45,12 @@ def tell(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple
             sentences.append(_step(link, short(effect.summary), when))
             before = before if at is None else at
         elif at >= before - READ_S:
-            # Readings do not tell which of the two was first.
-            told = bool(when) and clock(before) in sentences[-1]
-            when = "In the same seconds " if told else when
+            # Readings do not show which of the two was first.
+            repeats = bool(when) and clock(before) in sentences[-1]
+            when = "In the same seconds " if repeats else when
             sentences.append(_step(link, short(effect.summary), when))
         else:
-            # The worst of it was before: then what joins the two is told, and no time.
+            # The worst of it was before: say what joins the two, without a time.
             sentences.append(_step(link, link.sentence, ""))
     sentences += _not_seen(chain, findings)
     return tuple(sentences)
@@ -73,7 +73,7 @@ def _step(link: Link, seen: str, when: str) -> str:
 
 
 def _moment(finding: Finding, window: Window, before: float | None) -> float | None:
-    """When it began; of what happened more than once, the time that follows what is told before."""
+    """When it began; if it happened more than once, the first time after the previous sentence."""
     known = detector_of(finding.id)
     if known is None or known.moments is None or before is None:
         return finding.start
@@ -82,7 +82,7 @@ def _moment(finding: Finding, window: Window, before: float | None) -> float | N
 
 
 def _when(finding: Finding, start: float | None, window: Window) -> str:
-    """At which time of day, where that is not all of the window."""
+    """The time of day; empty if it lasts through the window."""
     if start is None:
         return ""
     end = finding.end if finding.end is not None else start
@@ -93,18 +93,17 @@ def _when(finding: Finding, start: float | None, window: Window) -> str:
 
 
 def short(summary: str) -> str:
-    """The beginning of a summary: its first clause, or two short ones.
+    """The first clause of a summary, or two short ones.
 
     >>> short("68,441 dying memory cgroups (not zombie processes), 240 live, about 6")
     '68,441 dying memory cgroups (not zombie processes)'
     >>> short("eth0 was reset once, queue 5 on core 5: its poll was starved")
     'eth0 was reset once, queue 5 on core 5'
     """
-    clauses = [found.group(0) for found in _CLAUSE.finditer(summary)]
     ends = [found.end() for found in _CLAUSE.finditer(summary)]
-    if not clauses:
+    if not ends:
         return shorten(summary, _LONG)
-    two = len(clauses) > 1 and ends[0] < _SHORT and ends[1] <= _LONG
+    two = len(ends) > 1 and ends[0] < _SHORT and ends[1] <= _LONG
     return shorten(summary[: ends[1 if two else 0]].strip(), _LONG)
 
 
@@ -112,7 +111,9 @@ def _not_seen(chain: Chain, findings: Mapping[str, Finding]) -> Iterator[str]:
     unproven = [link for link in chain.links if link.strength is not Strength.PROVEN]
     rules = [(link, rule_of(link.id)) for link in unproven]
     proofs = dict.fromkeys(
-        rule.proof if link.covers is None else f"who left the other {_others(link.covers):,}"
+        rule.proof
+        if link.covers is None
+        else f"who left the other {link.covers[1] - link.covers[0]:,}"
         for link, rule in rules
         if rule is not None and rule.proof and not (_STACKS in rule.proof and by_stacks(link))
     )
@@ -124,11 +125,6 @@ def _not_seen(chain: Chain, findings: Mapping[str, Finding]) -> Iterator[str]:
 
 
 def _has_marks(findings: Mapping[str, Finding]) -> bool:
-    """Did somebody mark anything that may be a death?"""
+    """Was anything marked that may be a death?"""
     named = [findings.get(check.id) for check in all_detectors() if check.marked]
     return any(found is not None and found.verdict is not Verdict.NOT_APPLICABLE for found in named)
-
-
-def _others(covers: tuple[int, int]) -> int:
-    known, every = covers
-    return every - known

@@ -1,9 +1,9 @@
 """Find what the user named among the entities of the node.
 
-A person types ``core 5``, ``eth0``, ``ecs`` or ``kubelet``; findings speak of ``5``, ``eth0``,
-``ecs.service`` and ``kubelet[2113/2140]``. Names are compared as they are printed, escaped, so that
-what a report shows can be pasted back. A word before the name settles what kind it is
-(``task kubelet``, ``unit kubelet``); without one every kind is tried, in the order of `KINDS`.
+A user types ``core 5``, ``eth0``, ``ecs`` or ``kubelet``; findings contain ``5``, ``eth0``,
+``ecs.service`` and ``kubelet[2113/2140]``. Names are compared as printed, escaped, so that text
+from a report can be pasted back. A word before the name gives its kind (``task kubelet``, ``unit
+kubelet``); without one every kind is tried, in the order of `KINDS`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import TypeVar
 
 from sexton.detect.registry import detector_ids
 from sexton.errors import CommandError
@@ -44,7 +43,7 @@ KINDS = (
     "nic", "queue", "unit", "task", "cgroup", "mount", "device", "job", "core", "irq", "symptom",
     "function",
 )  # fmt: skip
-#: Words before a name, and the kind they settle.
+#: Words before a name, and the kind they mean.
 WORDS = {
     "core": "core", "cpu": "core", "nic": "nic", "interface": "nic", "device": "nic",
     "queue": "queue", "irq": "irq", "interrupt": "irq", "unit": "unit", "service": "unit",
@@ -53,7 +52,7 @@ WORDS = {
     "function": "function", "symbol": "function", "mount": "mount", "filesystem": "mount",
     "disk": "device",
 }  # fmt: skip
-#: Kinds whose names are bare numbers: those need their word.
+#: Kinds whose names are bare numbers: these need a word before them.
 _NUMBERED = ("core", "irq")
 _GLUED = re.compile(r"(core|cpu|irq)[ #]*([0-9]{1,7})", re.ASCII | re.IGNORECASE)
 _MOUNTED = re.compile(r"/sys/fs/cgroup(/memory|/unified)?(?=/|$)")
@@ -63,16 +62,15 @@ _MOST_NEAR = 5
 _MOST_LETTERS = 60
 
 Names = Mapping[str, tuple[str, ...]]
-R = TypeVar("R", bound=Row)
 
 
 def names_of(window: Window, findings: Iterable[Finding] = ()) -> Names:
-    """Everything that has a name here, by kind, as it is printed; what findings name first."""
+    """Every name in the window, by kind, as printed; those in findings first."""
     return with_findings(_names(_named(window)), findings)
 
 
 def with_findings(names: Names, findings: Iterable[Finding]) -> Names:
-    """The names, and what findings name, which comes first."""
+    """These names, with those in findings first."""
     found: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
     for finding in findings:
         found["symptom"][finding.id] = None
@@ -83,25 +81,25 @@ def with_findings(names: Names, findings: Iterable[Finding]) -> Names:
     return {kind: tuple(known) for kind, known in found.items()}
 
 
-def names_for(said: str, window: Window) -> Names:
-    """The names of a window, once it is certain that the words can mean something in it.
+def names_for(query: str, window: Window) -> Names:
+    """The names of a window, if the words may name something in it.
 
-    `CommandError` with what is called like it where nothing is. This needs no diagnosis: a typo is
-    answered before the node or the recording is judged. Tables that few names are only in are read
-    where the others do not have it.
+    Else `CommandError`, with similar names. This needs no diagnosis: a typo is reported before the
+    node or the recording is examined. Tables with few additional names are read only if the others
+    lack the name.
     """
     names = names_of(window)
-    if candidates(said, names):
+    if candidates(query, names):
         return names
     rest = _names(_named_elsewhere(window))
     names = {kind: tuple(dict.fromkeys((*names[kind], *rest[kind]))) for kind in names}
-    # A unit that was not read from systemd still has its cgroup.
+    # A unit that was not read from systemd still has a cgroup.
     parts = (part for path in names["cgroup"] for part in path.split("/"))
     units = dict.fromkeys(part for part in parts if part.endswith(_SUFFIXES))
     names = {**names, "unit": tuple(dict.fromkeys((*names["unit"], *units)))}
-    if candidates(said, names) or _is_logged(said, window):
+    if candidates(query, names) or _is_logged(query, window):
         return names
-    raise no_such_name(said, names)
+    raise no_such_name(query, names)
 
 
 def _names(named: Iterable[tuple[str, str]]) -> Names:
@@ -112,7 +110,7 @@ def _names(named: Iterable[tuple[str, str]]) -> Names:
 
 
 _Column = tuple[str, type[Row], str]
-#: Where names are, and where a few more are that these lack: of what lived between two readings.
+#: Columns with names, and columns with a few more: of what existed only between two readings.
 _COLUMNS: tuple[_Column, ...] = (
     ("core", CoreTimes, "cpu"), ("nic", Nic, "name"), ("nic", NetDevice, "name"),
     ("irq", NicQueue, "irq"), ("unit", Unit, "name"), ("unit", Timer, "name"),
@@ -128,30 +126,30 @@ _MORE_COLUMNS: tuple[_Column, ...] = (
 )  # fmt: skip
 
 
-#: Tables in which most names are, and which cost next to nothing to read.
+#: Tables that hold most names and are cheap to read.
 QUICK_TABLES: frozenset[type[Row]] = frozenset(
     {CoreTimes, Nic, NetDevice, NicQueue, Process, Thread}
 )
-#: Every table that has names of what is on a node at a moment, and log lines that hold some.
+#: Every table with names of what is on a node, and log lines that contain some.
 NAME_TABLES: frozenset[type[Row]] = QUICK_TABLES | {
     *(table for _, table, _ in (*_COLUMNS, *_MORE_COLUMNS)),
     KernelEvent,
     ServiceEvent,
 }
-#: Words before what comes and goes: it may be there only while it is looked for.
+#: Words before what comes and goes: it may appear while the node is observed.
 _PASSING = ("task", "process", "thread", "cgroup")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]{2,127}", re.ASCII)
 
 
-def may_appear(said: str, stacks: bool) -> bool:
-    """Can it be called so while it is not on the node yet? A function is known from stacks alone.
+def may_appear(query: str, stacks: bool) -> bool:
+    """Can this name something that is not on the node yet? Functions are known only from stacks.
 
     >>> [may_appear(words, False) for words in ("task backup", "backup", "core 9", "task")]
     [True, False, False, False]
     >>> may_appear("mem_cgroup_iter", True), may_appear("function x", True), may_appear("a b", True)
     (True, True, False)
     """
-    text = said.strip()
+    text = query.strip()
     word, _, rest = text.partition(" ")
     if rest.strip() and word.lower() in WORDS:
         kind = word.lower()
@@ -185,16 +183,16 @@ def _in_columns(window: Window, columns: Iterable[_Column]) -> Iterator[tuple[st
 
 
 def _threads(window: Window, table: type[Row]) -> Iterator[tuple[str, str]]:
-    """Main threads too: those of a process that ended between two readings of all processes are
+    """Includes main threads: if a process ended between two readings of all processes, they are
     only here."""
     for comm, pid, tid in window.distinct(table, ("comm", "pid", "tid")):
         yield "task", f"{comm}[{pid}]" if pid == tid else f"{comm}[{pid}/{tid}]"
 
 
-def _is_logged(said: str, window: Window) -> bool:
-    """Does a log line hold it? Then a finding may be about it; only a diagnosis can show."""
-    word, _, rest = printable(said.strip()).partition(" ")
-    text = rest.strip() if rest.strip() and word.lower() in WORDS else printable(said.strip())
+def _is_logged(query: str, window: Window) -> bool:
+    """Does a log line contain it? Then a finding may be about it; only a diagnosis can show."""
+    word, _, rest = printable(query.strip()).partition(" ")
+    text = rest.strip() if rest.strip() and word.lower() in WORDS else printable(query.strip())
     task = _TASK.fullmatch(text)
     wanted = _normal("cgroup", task["comm"] if task else text)
     if not wanted or _GLUED.fullmatch(text):
@@ -204,8 +202,8 @@ def _is_logged(said: str, window: Window) -> bool:
     return any(wanted in line or wanted in printable(line) for line in lines)
 
 
-def candidates(said: str, names: Names) -> tuple[Subject, ...]:
-    """All that the words may mean, the likeliest first; none where nothing is called so.
+def candidates(query: str, names: Names) -> tuple[Subject, ...]:
+    """Everything the words may mean, the likeliest first; empty if nothing has that name.
 
     >>> names = {"core": ("0", "5"), "unit": ("ecs.service",), "task": ("ecs[7]",)}
     >>> [(each.kind, each.name) for each in candidates("ecs", names)]
@@ -215,7 +213,7 @@ def candidates(said: str, names: Names) -> tuple[Subject, ...]:
     >>> candidates("core 500", names), candidates("5", names)
     ((), ())
     """
-    text = printable(said.strip())
+    text = printable(query.strip())
     if glued := _GLUED.fullmatch(text):
         kind = WORDS[glued[1].lower()]
         return tuple(_of_kind(kind, str(int(glued[2])), names))
@@ -230,7 +228,7 @@ def candidates(said: str, names: Names) -> tuple[Subject, ...]:
 
 
 def _of_kind(kind: str, text: str, names: Names, *, by_pid: bool = False) -> Iterator[Subject]:
-    """At most one: the name that these words stand for among those of a kind."""
+    """At most one: the entity of this kind that the words name."""
     if not text:
         return
     known = names.get(kind, ())
@@ -268,7 +266,7 @@ def _normal(kind: str, text: str) -> str:
 
 
 def _is_task(wanted: str, name: str) -> bool:
-    """Are both the same process or thread, as far as `wanted` tells?
+    """Are both the same process or thread, as far as `wanted` says?
 
     >>> [_is_task(each, "kubelet[2113/2140]") for each in ("kubelet", "kubelet[2113]", "[2113]")]
     [True, True, True]
@@ -286,9 +284,9 @@ def _is_task(wanted: str, name: str) -> bool:
 
 
 def is_named(subject: Subject, kind: str, name: str) -> bool:
-    """Is this entity of a finding, or a part of it, the queried one?
+    """Is this entity of a finding the queried one, or a part of it?
 
-    A unit is its cgroup and what is below that, an interface is its queues.
+    A unit includes its cgroup and those below it, an interface its queues.
 
     >>> is_named(Subject("unit", "a.service"), "cgroup", "/system.slice/a.service/x")
     True
@@ -319,11 +317,11 @@ def concerns(finding: Finding, subject: Subject) -> bool:
     )
 
 
-def nearest(said: str, names: Names) -> tuple[str, ...]:
-    """Names that exist and look like what was typed, as they should be typed."""
-    text = printable(said.strip()).lower()
+def nearest(query: str, names: Names) -> tuple[str, ...]:
+    """Existing names that are similar to what was typed, as they should be typed."""
+    text = printable(query.strip()).lower()
     if _GLUED.fullmatch(text):
-        return ()  # numbers are not near each other by their digits
+        return ()  # similar digits do not make similar numbers
     functions = {*names.get("function", ())}
     pool: dict[str, str] = {}
     for kind in KINDS:
@@ -335,18 +333,18 @@ def nearest(said: str, names: Names) -> tuple[str, ...]:
                 pool.setdefault(shown.lower(), shown)
                 if kind == "unit" and (stem := shown.lower().rpartition(".")[0]):
                     pool.setdefault(stem, shown)
-    holding = [low for low in pool if text and (text in low or (len(low) > 2 and low in text))]
-    # A kernel has more functions than a slip of the finger is worth: those only where they hold it.
+    containing = [low for low in pool if text and (text in low or (len(low) > 2 and low in text))]
+    # A kernel has too many functions to match typos: they are listed only if they contain the text.
     some = [low for low, shown in pool.items() if shown not in functions]
     alike = get_close_matches(shorten(text, 2 * _MOST_LETTERS), some, _MOST_NEAR, 0.6)
-    chosen = dict.fromkeys([*alike, *sorted(holding, key=len)])
+    chosen = dict.fromkeys([*alike, *sorted(containing, key=len)])
     return tuple(dict.fromkeys(pool[low] for low in chosen))[:_MOST_NEAR]
 
 
-def no_such_name(said: str, names: Names) -> CommandError:
-    """One line: what is called like it, or else what there is to ask about."""
-    near = nearest(said, names)
-    what = f"no such name: {shorten(printable(said), 80)!r}"
+def no_such_name(query: str, names: Names) -> CommandError:
+    """One line: similar names, or else what names there are."""
+    near = nearest(query, names)
+    what = f"no such name: {shorten(printable(query), 80)!r}"
     if near:
         return CommandError(f"{what}; similar: {', '.join(near)}")
     there = [

@@ -1,7 +1,6 @@
 """Competing causes weighed against each other, and symptoms that only coincide.
 
-Each link is judged by its own rule, which sees two findings. What shows only when all are seen
-together is decided here:
+Each link's own rule sees two findings. What takes all of them is decided here:
 
 - **Duplicates.** Two rules may link the same two findings; the stronger one wins, of equals the
   later by name (a timer says more than churn).
@@ -28,13 +27,13 @@ from sexton.model.finding import Finding, Verdict
 
 
 def look_alikes(symptom: str) -> tuple[str, ...]:
-    """Other causes of a symptom that look the same while there are no kernel stacks; each has
-    counters of its own, so it can be ruled out."""
+    """Other causes of a symptom that look the same without kernel stacks; each has its own
+    counters, so it can be ruled out."""
     return tuple(detector.id for detector in all_detectors() if detector.mimics == symptom)
 
 
 def weigh(links: Iterable[Link], findings: Mapping[str, Finding]) -> tuple[Link, ...]:
-    """One link between any two findings, as strong as it is with all the others in sight."""
+    """One link between any two findings, as strong as the other findings allow."""
     best: dict[tuple[str, str], Link] = {}
     for link in links:
         ends = (link.cause, link.effect)
@@ -49,7 +48,7 @@ def _doubted(link: Link, findings: Mapping[str, Finding]) -> Link:
     if link.strength is not Strength.LIKELY or link.cause in others:
         return link
     if by_stacks(link):
-        return link  # they have told the look-alikes apart
+        return link  # stacks distinguish the look-alikes
     doubts = []
     for name in others:
         other = findings.get(name)
@@ -66,24 +65,24 @@ def _doubted(link: Link, findings: Mapping[str, Finding]) -> Link:
 
 
 def by_stacks(link: Link) -> bool:
-    """Was it judged by the kernel's own stacks?"""
+    """Does it rest on kernel stacks?"""
     return any("perf" in evidence.source for evidence in link.evidence)
 
 
 def _might_be(other: Finding, symptom: Finding) -> bool:
-    """There at that time, and either a problem of its own or about the very same process."""
+    """Present at that time, and either a problem itself or about the same process."""
     if other.verdict is not Verdict.PRESENT or not together(other, symptom, SLACK_S):
         return False
     return other.is_problem or bool(_processes(other) & _processes(symptom))
 
 
 def _processes(finding: Finding) -> set[str]:
-    """Threads of one process are that process: ``kubelet[2113/2140]``, ``kubelet[2113]``."""
+    """Processes and threads, both as their process: ``kubelet[2113``."""
     return {task.partition("/")[0].rstrip("]") for task in finding.entities.get("task", ())}
 
 
 def surviving(links: Sequence[Link]) -> tuple[Link, ...]:
-    """Those that keep their place in a chain."""
+    """Links that stay in chains."""
     best: dict[str, int] = defaultdict(int)
     for link in links:
         best[link.effect] = max(best[link.effect], link.strength.rank)
@@ -96,7 +95,7 @@ def surviving(links: Sequence[Link]) -> tuple[Link, ...]:
 def contests(links: Sequence[Link], chains: Sequence[Chain]) -> tuple[Contest, ...]:
     """Every symptom with more than one cause, the strongest cause first.
 
-    A cause that comes to the symptom through another one of them is no rival of it.
+    A cause that leads to the symptom through another of its causes is no rival of that one.
     """
     causes: dict[str, list[Link]] = defaultdict(list)
     for link in links:
@@ -112,8 +111,12 @@ def contests(links: Sequence[Link], chains: Sequence[Chain]) -> tuple[Contest, .
             if not any(_leads(rival.cause, other.cause, links) for other in kept):
                 kept.append(rival)
         if len(kept) > 1:
-            doubted = tuple(_rival(rival, chosen) for rival in rivals if rival in kept)
-            made.append(Contest(symptom, doubted))
+            listed = (
+                Rival(link.cause, link.strength, link.id == chosen, link.sentence, link.against)
+                for link in rivals
+                if link in kept
+            )
+            made.append(Contest(symptom, tuple(listed)))
     return tuple(made)
 
 
@@ -130,7 +133,7 @@ def _after(cause: str, links: Sequence[Link]) -> set[str]:
 
 
 def _chosen(symptom: str, chains: Iterable[Chain]) -> str:
-    """The link by which the best chain comes to it."""
+    """The link by which the best chain reaches the symptom."""
     for chain in chains:
         for link in chain.links:
             if link.effect == symptom:
@@ -138,34 +141,23 @@ def _chosen(symptom: str, chains: Iterable[Chain]) -> str:
     return ""
 
 
-def _rival(link: Link, chosen: str) -> Rival:
-    return Rival(link.cause, link.strength, link.id == chosen, link.sentence, link.against)
-
-
 def coincide(findings: Iterable[Finding], links: Sequence[Link]) -> tuple[Coincidence, ...]:
-    """One for each group that rises together and that stacks do not join."""
-    present = [
-        finding for finding in findings if finding.verdict is Verdict.PRESENT and _rises(finding)
-    ]
-    present.sort(key=lambda finding: finding.id)
+    """One for each group that rose together and is not joined by proven links."""
+    present = (finding for finding in findings if finding.verdict is Verdict.PRESENT)
     groups: list[list[Finding]] = []
-    for finding in present:
+    for finding in sorted(filter(_group, present), key=lambda finding: finding.id):
         touching = [group for group in groups if _touches(finding, group)]
         merged = [*(other for group in touching for other in group), finding]
         groups = [group for group in groups if group not in touching] + [merged]
     return tuple(_coincidence(group) for group in groups if _unjoined(group, links) > 1)
 
 
-def _rises(finding: Finding) -> bool:
-    detector = detector_of(finding.id)
-    if detector is None or not detector.rises_with:
-        return False
-    return detector.rises_if is None or detector.rises_if(finding)
-
-
 def _group(finding: Finding) -> str:
+    """The group of symptoms that it rises with, empty if none."""
     detector = detector_of(finding.id)
-    return "" if detector is None else detector.rises_with
+    if detector is None or (detector.rises_if is not None and not detector.rises_if(finding)):
+        return ""
+    return detector.rises_with
 
 
 def _touches(finding: Finding, group: Iterable[Finding]) -> bool:
@@ -175,7 +167,7 @@ def _touches(finding: Finding, group: Iterable[Finding]) -> bool:
 
 
 def _unjoined(group: Sequence[Finding], links: Iterable[Link]) -> int:
-    """Parts of a group that no proven link joins to another part of it."""
+    """The number of parts of a group that no proven link joins."""
     part = {finding.id: finding.id for finding in group}
     for link in links:
         if link.strength is Strength.PROVEN and link.cause in part and link.effect in part:

@@ -1,8 +1,8 @@
-"""A diagnosis seen from one thing: the findings about it, and the chains through it.
+"""A diagnosis about one entity: the findings about it, and the chains through it.
 
-A chain through a core stays one through *that* core: if a link joins two findings only by another
-core, the chain is cut there. A link that names nothing of the queried kind (a walk over dying
-cgroups names no interface) holds for all of them.
+A chain through a core must stay on *that* core: if a link joins two findings only by another core,
+the chain is cut there. A link that names nothing of the queried kind (a walk over dying cgroups
+names no interface) applies to all of them.
 
 A finding is about a moment if it was present within a minute of it; one without a time, or one that
 lasted through the whole window, counts as present.
@@ -16,7 +16,7 @@ from sexton.detect.registry import answering, essentials
 from sexton.detect.stacks import on_cores
 from sexton.explain.held import MUCH
 from sexton.explain.occasions import occasions
-from sexton.explain.story import tell
+from sexton.explain.story import timeline
 from sexton.explain.subject import (
     Names,
     candidates,
@@ -33,7 +33,7 @@ from sexton.model.text import printable
 from sexton.model.why import Subject, Why
 from sexton.model.window import Window
 
-#: How near to a moment something must have been.
+#: Seconds between a moment and a finding about it, at most.
 NEAR_S = 60.0
 
 
@@ -44,27 +44,26 @@ def answer(
     also: Iterable[Subject] = (),
     known: Sequence[float] = (),
 ) -> Why:
-    """All that the diagnosis says of it; the aligned statistics are put in by who has signals.
+    """Everything the diagnosis says about it; callers that have signals add aligned statistics.
 
-    `also` is what else the words could have meant, `known` its moments where the window lacks some.
+    `also` is what else the words could have meant, `known` its moments if the window lacks some.
     """
     present = [finding for finding in diagnosis.findings if finding.verdict is Verdict.PRESENT]
     mine = [finding for finding in present if _concerns(finding, subject, window)]
-    names = tuple(finding.id for finding in mine)
+    names = [finding.id for finding in mine]
     chains = through(subject, names, diagnosis)
     linked = list(dict.fromkeys(name for chain in chains for name in chain.findings))
-    names = (*(name for name in linked if name in names), *(name for name in names if name not in
-             linked))  # fmt: skip
+    names = list(dict.fromkeys([*(name for name in linked if name in names), *names]))
     named = dict.fromkeys([*names, *linked])
     questions = _detectors_for(subject, diagnosis)
     return Why(
         about=subject,
         diagnosis=diagnosis,
-        findings=names,
+        findings=tuple(names),
         detectors=questions,
         decisive=essentials() if subject.kind == "moment" else questions[:1],
         chains=chains,
-        story=tell(chains[0], diagnosis.by_id, window) if chains else (),
+        story=timeline(chains[0], diagnosis.by_id, window) if chains else (),
         contests=tuple(contest for contest in diagnosis.contests if contest.symptom in named),
         coincidences=tuple(
             coincidence
@@ -78,7 +77,7 @@ def answer(
 
 
 def likeliest(meant: Sequence[Subject], diagnosis: Diagnosis) -> tuple[Subject, ...]:
-    """What was meant, best first: of two of one name, the one about which something is known."""
+    """What was meant, best first: of two with the same name, the one with findings about it."""
 
     def rank(subject: Subject) -> int:
         about = [finding for finding in diagnosis.findings if concerns(finding, subject)]
@@ -89,12 +88,13 @@ def likeliest(meant: Sequence[Subject], diagnosis: Diagnosis) -> tuple[Subject, 
 
 
 def through(subject: Subject, names: Sequence[str], diagnosis: Diagnosis) -> tuple[Chain, ...]:
-    """The parts of every chain that hold a finding about it, the best chain's first."""
+    """The parts of all chains that contain a finding about it, the best chain's first."""
     found: list[Chain] = []
     known = diagnosis.by_id
     for chain in diagnosis.chains:
         for part in _parts(chain, subject, known):
-            if {*part.findings} & {*names} and not any(_holds(other, part) for other in found):
+            mine = {*part.findings}
+            if mine & {*names} and not any(mine <= {*other.findings} for other in found):
                 found.append(part)
     return tuple(found)
 
@@ -102,7 +102,7 @@ def through(subject: Subject, names: Sequence[str], diagnosis: Diagnosis) -> tup
 def _parts(chain: Chain, subject: Subject, known: Mapping[str, Finding]) -> Iterator[Chain]:
     kept: list[Link] = []
     for link in chain.links:
-        if _speaks_of_others(link, subject, known):
+        if _is_about_others(link, subject, known):
             if kept:
                 yield Chain(tuple(kept))
             kept = []
@@ -112,7 +112,7 @@ def _parts(chain: Chain, subject: Subject, known: Mapping[str, Finding]) -> Iter
         yield Chain(tuple(kept))
 
 
-def _speaks_of_others(link: Link, subject: Subject, known: Mapping[str, Finding]) -> bool:
+def _is_about_others(link: Link, subject: Subject, known: Mapping[str, Finding]) -> bool:
     """Do both sides share entities of the queried kind, none of which is the queried one?"""
     others = False
     for finding in (known[link.cause], known[link.effect]):
@@ -120,27 +120,23 @@ def _speaks_of_others(link: Link, subject: Subject, known: Mapping[str, Finding]
             for name in names:
                 if name not in link.shared:
                     continue
-                if is_named(subject, kind, name) or _holds_it(subject, kind, name):
+                if is_named(subject, kind, name) or _contains(subject, kind, name):
                     return False
                 others = others or kind == subject.kind or (kind, subject.kind) in _PARTS
     return others
 
 
-#: Kinds that are parts of another: a link by a queue is a link by its interface.
+#: Kinds that are parts of another: a link by a queue is also one by its interface.
 _PARTS = (("queue", "nic"), ("cgroup", "unit"))
 
 
-def _holds_it(subject: Subject, kind: str, name: str) -> bool:
-    """Is the unit or cgroup somewhere below this cgroup? Then a link by it may well be its own."""
+def _contains(subject: Subject, kind: str, name: str) -> bool:
+    """Is the unit or cgroup below this cgroup? Then a link by it may be its own."""
     if kind != "cgroup":
         return False
     if subject.kind == "cgroup":
         return subject.name.startswith(name.rstrip("/") + "/")
     return subject.kind == "unit" and (name.endswith(".slice") or name == "/")
-
-
-def _holds(longer: Chain, shorter: Chain) -> bool:
-    return {*shorter.findings} <= {*longer.findings}
 
 
 def _concerns(finding: Finding, subject: Subject, window: Window) -> bool:
@@ -155,7 +151,7 @@ def _concerns(finding: Finding, subject: Subject, window: Window) -> bool:
 
 
 def _is_in(finding: Finding, function: str, window: Window) -> bool:
-    """Were the finding's cores caught in the function then, in a fifth of their samples or more?"""
+    """Is the function in a fifth or more of the samples of the finding's cores at that time?"""
     cores = finding.entities.get("core", ())
     if finding.start is None or finding.end is None or not cores:
         return False
@@ -175,7 +171,7 @@ def _detectors_for(subject: Subject, diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def _missing(names: Iterable[str], diagnosis: Diagnosis) -> Iterator[Missing]:
-    """What these findings lack, each thing once."""
+    """What these findings lack, without repetitions."""
     known = diagnosis.by_id
     seen: set[str] = set()
     for name in dict.fromkeys(names):
@@ -191,9 +187,9 @@ def _missing(names: Iterable[str], diagnosis: Diagnosis) -> Iterator[Missing]:
 def explain(
     what: str | Subject, diagnosis: Diagnosis, window: Window, names: Names | None = None
 ) -> Why:
-    """Of a subject that is known, or of a name; `CommandError` where nothing is called so.
+    """The answer for a subject or a name; `CommandError` if nothing has that name.
 
-    `names` are those of `names_for`, where they were looked up before the diagnosis was made.
+    `names` are those of `names_for`, if they were looked up before the diagnosis was made.
     """
     if isinstance(what, Subject):
         return answer(what, diagnosis, window)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from importlib.resources import files
 
@@ -90,14 +90,9 @@ def _gather(name: str, found: dict[str, str], above: tuple[str, ...]) -> None:
     if name in above:
         raise NotOneScript(f"{name} imports itself through {', '.join(above)}")
     text = page_file(name)
-    for needed in _imports(text, name):
-        _gather(needed, found, (*above, name))
-    found[name] = text
-
-
-def _imports(text: str, name: str) -> Iterator[str]:
     for _, target in _IMPORT.findall(text):
-        yield _resolved(target, name)
+        _gather(_resolved(target, name), found, (*above, name))
+    found[name] = text
 
 
 def _resolved(target: str, name: str) -> str:
@@ -113,10 +108,7 @@ def _taken(name: str, found: re.Match[str]) -> str:
 
 def page_file(name: str) -> str:
     """One file of the page's folder."""
-    place = files(_PACKAGE) / _FOLDER
-    for part in name.split("/"):
-        place = place / part
     try:
-        return place.read_text("utf-8")
+        return files(_PACKAGE).joinpath(_FOLDER, *name.split("/")).read_text("utf-8")
     except FileNotFoundError:
         raise NotOneScript(f"{name}: no such file") from None

@@ -45,7 +45,7 @@ def test_without_any_cause_ps_are_spread_evenly():
         assert (p <= level).mean() == pytest.approx(level, abs=3 * (level / 2000) ** 0.5)
 
 
-def test_even_one_false_discovery_among_dependent_signals_is_as_rare_as_told():
+def test_even_one_false_discovery_among_dependent_signals_is_as_rare_as_stated():
     sizes = Sizes((13,) * 6)
     found = 0
     for seed in range(200):

@@ -71,7 +71,7 @@ def test_controls_keep_away_from_every_event_even_those_left_out():
     assert all(end <= 2000 - 60 or end - 30 >= many[-1] + 30 for end in layout.strata[0].controls)
 
 
-def test_an_event_before_which_nothing_was_recorded_is_left_out_and_told():
+def test_an_event_before_which_nothing_was_recorded_is_left_out_with_a_note():
     recorded = ((0.0, 6000.0), (7000.0, 14_400.0))
     layout = lay_out([*EVENTS[:2], 6500.0, 7002.0, *EVENTS[3:]], recorded, Plan())
     assert [item.event for item in layout.strata] == [2000.0, 4500.0, 9500.0, 12_000.0]
@@ -86,7 +86,7 @@ def test_a_short_recording_is_compared_by_closer_and_shorter_windows():
     assert all(len(item.controls) >= 4 for item in layout.strata)
 
 
-def test_events_by_the_clock_are_told_to_be_so():
+def test_periodic_events_get_a_note():
     layout = lay_out([1000.0 + 600 * index for index in range(8)], HOURS, Plan())
     assert layout.notes == (
         "the events come every 10 min 0 s: anything else with that period looks like a cause",

@@ -64,7 +64,7 @@ def test_a_gap_in_the_readings_is_unknown_time():
     assert (windows[:, 1] == 1.0).all()
 
 
-def test_a_signal_that_ends_before_the_event_or_has_one_reading_tells_nothing_of_it():
+def test_a_signal_that_ends_before_the_event_or_has_one_reading_is_unknown():
     mono = np.arange(70.0)
     windows, _ = one(mono, np.ones(70))
     assert np.isnan(windows[:, 0]).all()

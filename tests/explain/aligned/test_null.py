@@ -26,7 +26,7 @@ from tests.explain.aligned.made import (
 )
 from tests.support.synthetic import small
 
-#: Enough draws for the level that is asked for, and quick.
+#: Enough draws for the tested level, and fast.
 PLAN = Plan(permutations=499)
 #: The constants were chosen on other seeds than these.
 FRESH = 40_000

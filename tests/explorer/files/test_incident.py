@@ -132,7 +132,8 @@ def embedded_strips(data: dict, asked: list[tuple[str, int, int, int]]) -> list[
 def answered(script: str, data: dict, asked: list) -> list:
     """What the page's own source answers, in node."""
     page = Path(bundle.__file__).parent / "server" / "page"
-    needed = ("data/source.js", "data/packed.js", "words.js", "data/embedded.js")
+    names = ("source", "packed", "tiles", "embedded")
+    needed = ("words.js", *(f"data/{name}.js" for name in names))
     parts = {name: (page / name).read_text() for name in needed}
     ran = subprocess.run(
         ["node", "-e", joined({**parts, "ask.js": script})],

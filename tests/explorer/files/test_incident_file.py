@@ -35,7 +35,7 @@ def test_where_it_cannot_go_is_one_line_before_anything_is_watched(
 
 @pytest.mark.whole
 def test_a_disk_that_is_full_leaves_nothing_half_written(tmp_path: Path):
-    """The old page stays as it was; the verdict was told already."""
+    """The old page stays unchanged; the verdict was printed already."""
     out = tmp_path / "page.html"
     out.write_text("the old one")
 

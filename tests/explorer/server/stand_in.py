@@ -109,9 +109,6 @@ class StandIn:
     def marks_between(self, start: float, end: float) -> int:
         return 2500
 
-    def finding_marks(self, diagnosis: Diagnosis) -> list[Marked]:
-        return []
-
     def table(self, lane: str, start: float, end: float, most: int = 200) -> Table:
         self.gate.wait()
         return Table(("time", "value"), ((HOSTILE, "y" * 10_000),) * most, 3)
@@ -182,4 +179,4 @@ def main() -> int:
 if __name__ == "__main__":
     status = main()
     sys.stderr.flush()
-    os._exit(status)  # as `sexton` itself: whoever still computes is not waited for
+    os._exit(status)  # as `sexton` does: do not wait for threads

@@ -51,7 +51,9 @@ def test_any_document_becomes_strict_json_in_utf_8(document: dict[str, Any]) -> 
     ],
     ids=["rows", "text", "deep", "letters"],
 )
-def test_no_document_is_larger_than_a_megabyte_and_a_cut_is_told(document: dict[str, Any]) -> None:
+def test_no_document_is_larger_than_a_megabyte_and_a_cut_is_reported(
+    document: dict[str, Any],
+) -> None:
     content = json_bytes(document)
     assert 1000 < len(content) <= MOST_BYTES
     assert json.loads(content)["cut_at"] > 0

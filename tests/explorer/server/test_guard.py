@@ -275,7 +275,7 @@ def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -
     assert compared == [(TOKEN.encode(), TOKEN.encode())]
 
 
-def test_for_others_there_is_a_token_without_being_asked() -> None:
+def test_a_public_address_gets_a_token_by_default() -> None:
     with stand_in("--host", "0.0.0.0") as open_to_all:
         query = urlsplit(open_to_all.line).query
         assert query.startswith("token=")

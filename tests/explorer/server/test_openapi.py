@@ -39,7 +39,7 @@ OPERATIONS = [operation.ok() for operation in schema.get_all_operations()]
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.path)
-def test_whatever_is_asked_the_answer_is_as_described(
+def test_every_answer_is_as_described(
     operation: Any, mode: GenerationMode, server: Running
 ) -> None:
     @given(case=operation.as_strategy(mode))

@@ -123,7 +123,7 @@ def test_what_is_not_there_is_not_found(huge: Running) -> None:
         assert (huge.get(path).status, path) == (404, path)
 
 
-def test_a_bug_is_told_where_the_server_was_started_and_it_goes_on() -> None:
+def test_a_bug_is_reported_on_stderr_and_the_server_continues() -> None:
     with stand_in() as running:
         answer = running.get("/api/next?kind=bug&after=1")
         assert (answer.status, list(answer.json)) == (500, ["error"])
@@ -145,7 +145,7 @@ def test_finished_tiles_are_kept_for_ever_by_those_who_name_the_recording(huge: 
         assert other.get(f"{path}&of={of}").status == 409
 
 
-def test_tiles_that_still_change_are_asked_for_again(live: Running) -> None:
+def test_tiles_that_still_change_are_requested_again(live: Running) -> None:
     about = live.get("/api/recording").json
     for first, kept in ((TILE, True), (int(END) // 256, False)):
         path = f"/api/strip/cores?level=0&first={first}&of={about['id']}"
@@ -182,13 +182,13 @@ def six_explanations(running: Running) -> Iterator[list[http.client.HTTPConnecti
         yield asking
 
 
-def test_tiles_come_while_explanations_wait_and_a_seventh_is_told_to_come_back() -> None:
+def test_tiles_come_while_explanations_wait_and_a_seventh_gets_503() -> None:
     with stand_in("--gated") as running, six_explanations(running) as asking:
         refused = running.get(UNKNOWN)
         assert (refused.status, refused.headers["retry-after"]) == (503, "1")
         assert running.get(f"/api/strip/cores?level=0&first={TILE}").status == 200
         assert running.get(f"/api/flame?{SPAN}&quick=1").json["settled"] is False
-        assert running.get("/api/recording").json["explained"] == 2
+        wait_until(lambda: running.get("/api/recording").json["explained"] == 2)
         running.get("/api/next?kind=go&after=1")
         assert [connection.getresponse().status for connection in asking] == [200] * 6
         assert running.get(UNKNOWN).status == 422
@@ -231,7 +231,7 @@ def events(running: Running, number: int) -> list[dict[str, object]]:
         return [json.loads(line.removeprefix("data: ")) for line in lines if line.strip()]
 
 
-def test_whoever_follows_is_told_as_it_grows(live: Running) -> None:
+def test_followers_get_an_event_as_it_grows(live: Running) -> None:
     ends = [event["end"] for event in events(live, 3)]
     assert ends == sorted(set(ends))
     assert len(ends) == 3
@@ -245,7 +245,7 @@ def test_followers_that_leave_make_room(live: Running) -> None:
     wait_until(lambda: len(events(live, 1)) == 1)
 
 
-def test_too_many_followers_are_told_so(live: Running) -> None:
+def test_too_many_followers_are_refused(live: Running) -> None:
     with contextlib.ExitStack() as open_ones:
         statuses = []
         for _ in range(36):
@@ -258,7 +258,7 @@ def test_too_many_followers_are_told_so(live: Running) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_at_once_whoever_listens(number: signal.Signals) -> None:
+def test_a_signal_ends_it_at_once_with_open_streams(number: signal.Signals) -> None:
     with stand_in("--live", "--gated") as running, contextlib.ExitStack() as open_ones:
         following = open_ones.enter_context(contextlib.closing(running.connection()))
         following.request("GET", "/api/live")

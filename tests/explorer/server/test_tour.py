@@ -241,7 +241,7 @@ def test_its_readme_names_everything_that_was_injected():
     assert "750 of the dead cgroups were left before" in text
 
 
-def test_the_command_serves_the_tour_to_this_machine_and_ends_when_told():
+def test_the_command_serves_the_tour_to_this_machine_and_ends_on_a_signal():
     command = [*SEXTON, "demo"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as server:

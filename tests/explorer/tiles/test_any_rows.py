@@ -27,7 +27,7 @@ KINDS: list[type[Row]] = sorted(
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=3, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-def test_any_rows_can_be_drawn_and_told(data: st.DataObject, kind: type[Row]):
+def test_any_rows_can_be_drawn_and_tabulated(data: st.DataObject, kind: type[Row]):
     with scratch() as directory:
         write_sealed(directory, [{kind: data.draw(batches_of(kind))}], 1)
         write_sealed(directory, [{kind: data.draw(batches_of(kind, 500_000.0))}], 2)

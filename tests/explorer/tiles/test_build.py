@@ -28,7 +28,7 @@ def claimed(start: list[float], end: list[float]) -> dict[int, list[int]]:
     return found
 
 
-def test_the_second_whose_middle_a_reading_tells_of_takes_it():
+def test_the_second_whose_middle_a_reading_covers_takes_it():
     assert claimed([99.2, 100.2, 101.2], [100.2, 101.2, 102.2]) == {99: [0], 100: [1], 101: [2]}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sexton.explorer.tiles.questions import finding_marks
 from sexton.explorer.tiles.view import View
 from sexton.model.lane import COLUMNS, Strip
 from sexton.model.row import Row
@@ -254,7 +255,7 @@ def test_the_answer_is_the_one_that_diagnose_gives():
     assert found is view.diagnosis(*view.span)
     assert found.chains[0].root == "cgroup_churn"
     assert found.chains[0].symptom == "job_deaths"
-    marks = view.finding_marks(found)
+    marks = finding_marks(found)
     assert {"cores", "memcgs", "nic_faults"} <= {mark.lane for mark in marks}
     why = view.why("eth0")
     assert why.about.kind == "nic"

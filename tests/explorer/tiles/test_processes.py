@@ -26,7 +26,7 @@ PROBLEMS: list[str] = []
 
 
 class Worker:
-    """Does as it is told."""
+    """Work that the tests control."""
 
     prepared = 0
 
@@ -119,7 +119,7 @@ def test_what_is_raised_there_is_raised_here(server: ForkServer):
         server.ask("name", ("x" * 200_000,))
 
 
-def test_what_was_wrong_with_the_recording_is_told_here(server: ForkServer):
+def test_problems_of_the_recording_are_reported_here(server: ForkServer):
     PROBLEMS.clear()
     for _ in range(2):
         server.ask("tell", ())
@@ -137,7 +137,9 @@ def test_when_nobody_waits_any_more_it_ends(server: ForkServer, tmp_path: Path):
     assert soon(lambda: not is_there(pid))
 
 
-def test_one_that_is_killed_is_told_of_and_the_next_is_answered(server: ForkServer, tmp_path: Path):
+def test_a_killed_worker_is_reported_and_the_next_query_is_answered(
+    server: ForkServer, tmp_path: Path
+):
     asking, raised = asleep(server, tmp_path, lambda: False)
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     asking.join(20)
@@ -162,7 +164,7 @@ def test_where_they_are_all_gone_it_says_so(tmp_path: Path):
 
 
 def test_where_no_process_can_be_had_it_says_so_and_goes_on(monkeypatch: pytest.MonkeyPatch):
-    """A fake: fork(2) is told to fail in the process that forks for each question."""
+    """A fake: fork(2) fails in the fork server."""
     real, forks = os.fork, []
 
     def fork() -> int:
@@ -180,7 +182,7 @@ def test_where_no_process_can_be_had_it_says_so_and_goes_on(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_when_whoever_forks_is_killed_a_view_answers_itself(again: bool):
+def test_a_view_answers_itself_if_the_fork_server_is_killed(again: bool):
     view = View.open(INCIDENT)
     view.fork()
     assert view._processes is not None

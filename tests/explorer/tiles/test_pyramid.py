@@ -33,7 +33,7 @@ def every(pyramid: Pyramid, level: int) -> tuple[int, dict[str, Array]]:
     tiles = [index >> level for index in pyramid.tiles]
     parts = [
         pyramid.planes(level, at, 1) for at in range(tiles[0], tiles[-1] + 1)
-    ]  # one by one: what is asked together must be the same
+    ]  # one by one: the same must come in one strip
     return tiles[0] * COLUMNS, {
         name: np.concatenate([part[name] for part in parts], axis=2) for name in ("mean", "peak")
     }

@@ -65,7 +65,7 @@ def flush(batches: Sequence[Batch[Any]]) -> list[dict[type[Row], list[Batch[Any]
     return [{CoreTimes: list(batches)}]
 
 
-def test_nothing_is_known_of_a_gap_and_the_gap_is_told(tmp_path: Path):
+def test_a_gap_is_unknown_and_listed(tmp_path: Path):
     write_sealed(tmp_path, flush([held(second, 0.5) for second in range(10, 20)]), 1)
     write_sealed(tmp_path, flush([held(second, 0.5) for second in range(60, 70)]), 2)
     view = View.open(tmp_path)
@@ -176,7 +176,7 @@ def test_what_there_is_none_of_is_refused(tmp_path: Path, lane: str, level: int,
         View.open(tmp_path).strip(lane, level, 0, count)
 
 
-def test_a_damaged_table_is_told_and_the_rest_is_drawn(tmp_path: Path):
+def test_a_damaged_table_is_reported_and_the_rest_is_drawn(tmp_path: Path):
     for sequence, start in enumerate((10, 20, 30), start=1):
         batches = [held(second, 0.5) for second in range(start, start + 10)]
         place = write_sealed(tmp_path, flush(batches), sequence)

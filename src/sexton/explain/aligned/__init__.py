@@ -1,8 +1,8 @@
-"""What was different in the seconds before some events: signals ranked, with chance accounted for.
+"""What was different in the seconds before some events: signals ranked, with tests against chance.
 
-It needs no link that knows the cause: docs/explain-method.md says how it compares, what was
-measured of it, and what it cannot do. `prepare` may be done of some signals here and of others
-there; `compare` ranks them all.
+It needs no link that knows the cause: docs/explain-method.md describes the comparison, how it was
+measured, and what it cannot do. `prepare` may run on some signals at a time; `compare` ranks them
+all.
 """
 
 from sexton.explain.aligned.align import compare, prepare

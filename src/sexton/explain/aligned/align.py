@@ -1,4 +1,4 @@
-"""Signals laid over events, from readings to a ranking."""
+"""Signals aligned on events, from readings to a ranking."""
 
 from __future__ import annotations
 
@@ -22,27 +22,58 @@ from sexton.explain.aligned.measure import Measured, measured
 from sexton.model.aligned import Aligned, Ranked, Signal
 from sexton.model.text import count
 
+#: Effects of this many spreads get a lead time even if they may be chance.
 _CLEAR = 2.0
 
 
 def prepare(signals: Iterable[Signal], layout: Layout) -> list[Measured]:
-    """What is compared of these signals, which is little; each may be measured apart from others.
+    """What `compare` needs of these signals, which is little; parts may be prepared separately.
 
-    Kept are those that were read before enough of the events, and that ever moved.
+    Signals that were not read before enough events, or that never moved, are dropped.
     """
     if not layout.strata:
         return []
     sizes = _sizes(layout)
-    return [
-        kept
-        for measured_signal in measured(signals, layout)
-        if (kept := _relevant(measured_signal, sizes))
-    ]
+    parts = (_relevant(part, sizes) for part in measured(signals, layout))
+    return [part for part in parts if part is not None]
 
 
 def compare(parts: Sequence[Measured], plan: Plan, layout: Layout) -> Aligned:
-    """The ranking of what was measured."""
-    return _Comparison(plan, layout).of(parts)
+    """The ranking of everything that was measured."""
+    sizes = _sizes(layout)
+    events = tuple(stratum.event for stratum in layout.strata)
+    found = Aligned(
+        events=events,
+        controls=sum(len(stratum.controls) for stratum in layout.strata),
+        before_s=layout.spans[-1],
+        tested=0,
+        fdr=plan.fdr,
+        smallest_p=smallest_p(sizes, plan.permutations) if events else 1.0,
+        significant=0,
+        ranked=(),
+        notes=layout.notes,
+    )
+    if not events:
+        note = "no event has a control window to compare with"
+        return replace(found, notes=(*layout.notes, note))
+    if not parts:
+        return replace(found, notes=(*layout.notes, "no signal was read around the events"))
+    whole = Measured(
+        [label for part in parts for label in part.labels],
+        np.concatenate([part.windows for part in parts], axis=1),
+        np.concatenate([part.onset for part in parts]),
+    )
+    ranked, significant = _ranked(whole, sizes, plan, layout.lookback_s)
+    notes = layout.notes
+    if len(events) < LEAST_EVENTS:
+        few = (
+            f"{count(len(events), 'event')}: with fewer than {LEAST_EVENTS} nothing can be"
+            f" significant; no p can be below {found.smallest_p:.2g}"
+        )
+        notes = (*notes, few)
+    return replace(
+        found, tested=len(whole.labels), significant=significant, ranked=ranked, notes=notes
+    )
 
 
 def _sizes(layout: Layout) -> Sizes:
@@ -63,93 +94,45 @@ def _relevant(part: Measured, sizes: Sizes) -> Measured | None:
     return Measured(labels, part.windows[:, kept], part.onset[kept])
 
 
-class _Comparison:
-    """One layout, and everything measured by it."""
-
-    def __init__(self, plan: Plan, layout: Layout) -> None:
-        self.plan = plan
-        self.layout = layout
-        self.sizes = _sizes(layout)
-
-    def of(self, parts: Sequence[Measured]) -> Aligned:
-        layout, plan = self.layout, self.plan
-        events = tuple(stratum.event for stratum in layout.strata)
-        empty = Aligned(
-            events=events,
-            controls=sum(len(stratum.controls) for stratum in layout.strata),
-            before_s=layout.spans[-1],
-            tested=0,
-            fdr=plan.fdr,
-            smallest_p=smallest_p(self.sizes, plan.permutations) if events else 1.0,
-            significant=0,
-            ranked=(),
-            notes=layout.notes,
-        )
-        if not events:
-            return replace(
-                empty, notes=(*layout.notes, "no event has a control window to compare with")
+def _ranked(
+    whole: Measured, sizes: Sizes, plan: Plan, lookback_s: float
+) -> tuple[tuple[Ranked, ...], int]:
+    """The signals least likely to be chance, and how many are significant."""
+    tested = judge(list(whole.windows), sizes, plan.permutations, plan.seed)
+    chosen = _first(tested, plan)
+    values = whole.windows[tested.span[chosen], chosen].astype(np.float64)
+    units = [whole.labels[signal].unit for signal in chosen]
+    found = effects_of(values, units, sizes)
+    few = len(sizes.windows) < LEAST_EVENTS
+    passes = tested.q[chosen] <= plan.fdr if not few else np.zeros(len(chosen), np.bool_)
+    unlikely = np.where(passes, 0.0, tested.q[chosen])
+    strength = -np.abs(tested.statistic[chosen])
+    order = np.lexsort((strength, -np.abs(found.size).round(6), unlikely, ~passes))
+    made = []
+    for at in order[: plan.most_ranked].tolist():
+        signal, size = int(chosen[at]), float(found.size[at])
+        lead = None
+        if passes[at] or abs(size) >= _CLEAR:
+            onset = whole.onset[signal].astype(np.float64)
+            lead = lead_of(onset, found.usual[at], size, lookback_s)
+        made.append(
+            Ranked(
+                *whole.labels[signal],
+                before=float(found.before[at]),
+                control=float(found.control[at]),
+                effect=size,
+                p=float(tested.p[signal]),
+                q=float(tested.q[signal]),
+                lead_s=lead,
+                shown=int(found.shown[at]),
             )
-        if not parts:
-            return replace(empty, notes=(*layout.notes, "no signal was read around the events"))
-        whole = Measured(
-            [label for part in parts for label in part.labels],
-            np.concatenate([part.windows for part in parts], axis=1),
-            np.concatenate([part.onset for part in parts]),
         )
-        tested = judge(list(whole.windows), self.sizes, plan.permutations, plan.seed)
-        ranked, significant = self._ranked(whole, tested)
-        notes = [*layout.notes, *self._notes(empty)]
-        return replace(
-            empty,
-            tested=len(whole.labels),
-            significant=significant,
-            ranked=ranked,
-            notes=tuple(notes),
-        )
+    return tuple(made), int(passes.sum())
 
-    def _ranked(self, whole: Measured, tested: Tested) -> tuple[tuple[Ranked, ...], int]:
-        chosen = self._first(tested)
-        values = whole.windows[tested.span[chosen], chosen].astype(np.float64)
-        units = [whole.labels[signal].unit for signal in chosen]
-        found = effects_of(values, units, self.sizes)
-        few = len(self.sizes.windows) < LEAST_EVENTS
-        passes = tested.q[chosen] <= self.plan.fdr if not few else np.zeros(len(chosen), np.bool_)
-        unlikely = np.where(passes, 0.0, tested.q[chosen])
-        strength = -np.abs(tested.statistic[chosen])
-        order = np.lexsort((strength, -np.abs(found.size).round(6), unlikely, ~passes))
-        made = []
-        for at in order[: self.plan.most_ranked].tolist():
-            signal, size = int(chosen[at]), float(found.size[at])
-            lead = None
-            if passes[at] or abs(size) >= _CLEAR:
-                onset = whole.onset[signal].astype(np.float64)
-                lead = lead_of(onset, found.usual[at], size, self.layout.lookback_s)
-            made.append(
-                Ranked(
-                    *whole.labels[signal],
-                    before=float(found.before[at]),
-                    control=float(found.control[at]),
-                    effect=size,
-                    p=float(tested.p[signal]),
-                    q=float(tested.q[signal]),
-                    lead_s=lead,
-                    shown=int(found.shown[at]),
-                )
-            )
-        return tuple(made), int(passes.sum())
 
-    def _first(self, tested: Tested) -> npt.NDArray[np.intp]:
-        """The most unlikely ones: only they are looked at closely. Every one that passes is."""
-        order = np.argsort(-np.abs(tested.statistic), kind="stable")
-        passing = int((tested.q <= self.plan.fdr).sum())
-        # As many again: those that are as unlikely are ordered by what they amount to.
-        return order[: max(passing, 2 * self.plan.most_ranked)]
-
-    def _notes(self, empty: Aligned) -> list[str]:
-        number = len(empty.events)
-        if number < LEAST_EVENTS:
-            return [
-                f"{count(number, 'event')}: with fewer than {LEAST_EVENTS} nothing can be"
-                f" significant; no p can be below {empty.smallest_p:.2g}"
-            ]
-        return []
+def _first(tested: Tested, plan: Plan) -> npt.NDArray[np.intp]:
+    """The most unlikely signals, which are examined closely: at least all that pass."""
+    order = np.argsort(-np.abs(tested.statistic), kind="stable")
+    passing = int((tested.q <= plan.fdr).sum())
+    # Twice as many as are listed: equally unlikely ones are ordered by the size of their effect.
+    return order[: max(passing, 2 * plan.most_ranked)]

@@ -1,18 +1,18 @@
 """How likely chance is: permutations that draw one window of each stratum as the event's.
 
-Within its stratum every window gets the normal score of its rank, so that no unit, no heavy tail
-and no single burst counts for more than its place; equal values share theirs. A signal's statistic
-is the sum of its scores at the events, by the root of their number; of both window lengths the
-larger. Each draw is made for all signals at once, so that they stay as dependent as they are, and
-p is the share of draws in which the signal itself does as well.
+Every window gets the normal score of its rank within its stratum, so that no unit, heavy tail or
+single burst counts for more than its rank; equal values share their scores. A signal's statistic is
+the sum of its scores at the events, divided by the root of their number; of the two window lengths
+the larger. Each draw is made for all signals at once, which preserves their dependence, and p is
+the share of draws in which the signal scores at least as high.
 
 `q` is Westfall and Young's step-down maximum over all signals: the share of draws in which the best
-of those that are not better does as well. It bounds the chance of even one false discovery, and so
-their expected share too, under any dependence. Benjamini and Hochberg's bound is proven for
-positive dependence only, which two-sided tests of cores that take work from one another do not
-have; Yekutieli's holds and would cost a factor of ln m, where one maximum costs nothing.
+of the signals that are not better scores at least as high. It bounds the chance of even one false
+discovery, and so their expected share too, under any dependence. The bound by Benjamini and
+Hochberg is proven only for positive dependence, which two-sided tests of cores that take work from
+one another do not have. Yekutieli's holds but costs a factor of ln m; one maximum costs nothing.
 
-`Effect` is how large the difference is, in how many events it shows, and when it begins.
+`Effects` are how large the differences are, and in how many events they show.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy.typing as npt
 from sexton.explain.aligned.measure import F32
 from sexton.model.aligned import F64
 
-#: Controls that have to be known for a stratum to count, or all where it has fewer.
+#: Known controls a stratum needs to count, or all if it has fewer.
 _LEAST_KNOWN = 4
 _ROWS = 512
 _DRAWS = 250
@@ -37,7 +37,7 @@ _NEAR = 1e-4
 
 
 class Sizes(NamedTuple):
-    """Windows per stratum, the event's first in each, one stratum after the other."""
+    """Windows per stratum; strata are consecutive, the event's window is the first of each."""
 
     windows: tuple[int, ...]
 
@@ -51,7 +51,7 @@ class Sizes(NamedTuple):
 
 
 class Tested(NamedTuple):
-    """Per signal: the statistic with its sign, which span it is of, p and q."""
+    """Per signal: the signed statistic, the window length it is of, p and q."""
 
     statistic: F64
     span: npt.NDArray[np.intp]
@@ -60,7 +60,7 @@ class Tested(NamedTuple):
 
 
 def strata_known(values: F32, sizes: Sizes) -> npt.NDArray[np.bool_]:
-    """Per signal and stratum: are the event's window and enough of the others known?"""
+    """Per signal and stratum: are the event's window and enough controls known?"""
     found = np.zeros((len(values), len(sizes.windows)), np.bool_)
     for at, part in enumerate(sizes.slices):
         known = np.isfinite(values[:, part])
@@ -72,8 +72,8 @@ def strata_known(values: F32, sizes: Sizes) -> npt.NDArray[np.bool_]:
 def scores(values: F32, sizes: Sizes, rng: np.random.Generator) -> F32:
     """Normal scores of the ranks within each stratum; 0 in a stratum without information.
 
-    A control that is not known gets a score that a known window of its stratum has: nought would
-    be a middling window, and make chance look narrower than it is.
+    An unknown control gets the score of a known window of its stratum: 0 would be an average
+    window, and make chance look narrower than it is.
     """
     made = np.zeros(values.shape, np.float32)
     counted = strata_known(values, sizes)
@@ -92,7 +92,7 @@ def _scored(block: F32, table: F64, rng: np.random.Generator) -> F32:
     less = (block[:, :, None] > block[:, None, :]).sum(axis=2)
     same = (block[:, :, None] == block[:, None, :]).sum(axis=2)
     rows = number[:, None]
-    # Equal values share the mean of their scores, so that none is beyond a lone first or last.
+    # Equal values share the mean of their scores, so that none exceeds a single first or last.
     found = (table[rows, less + same] - table[rows, less]) / np.maximum(same, 1)
     found = np.where(known, found, 0.0).astype(np.float32)
     lost = ~known & (number > 0)[:, None]
@@ -106,7 +106,7 @@ def _scored(block: F32, table: F64, rng: np.random.Generator) -> F32:
 
 @cache
 def _score_table(windows: int) -> F64:
-    """The sum of the scores of the first so many of a number of windows."""
+    """[n, k]: the sum of the lowest k scores of n windows."""
     normal = NormalDist()
     table = np.zeros((windows + 1, windows + 1))
     for number in range(1, windows + 1):
@@ -116,19 +116,19 @@ def _score_table(windows: int) -> F64:
 
 
 def smallest_p(sizes: Sizes, draws: int) -> float:
-    """What a signal can reach that is beyond all its controls at every event, to either side."""
+    """The p of a signal that is beyond all its controls at every event, on either side."""
     arrangements = float(math.prod(sizes.windows))
     exact = min(1.0, 2 / arrangements)
     return exact if arrangements <= draws else max(exact, 1 / (draws + 1))
 
 
 def judge(spans: Sequence[F32], sizes: Sizes, draws: int, seed: int) -> Tested:
-    """`spans` holds the windows' values for each window length, (signals, windows) each."""
+    """Test all signals; `spans` are the values per window length, (signals, windows) each."""
     rng = np.random.default_rng(seed)
     made = [scores(values, sizes, rng) for values in spans]
     used = [np.maximum(strata_known(interval, sizes).sum(axis=1), 1) for interval in spans]
-    scaled = [array / np.sqrt(n)[:, None].astype(np.float32) for array, n in
-              zip(made, used, strict=True)]  # fmt: skip
+    roots = [np.sqrt(number)[:, None].astype(np.float32) for number in used]
+    scaled = [array / root for array, root in zip(made, roots, strict=True)]
     observed = np.stack([row[:, sizes.starts].sum(axis=1) for row in scaled])
     span = np.abs(observed).argmax(axis=0)
     statistic = np.take_along_axis(observed, span[None], axis=0)[0].astype(np.float64)
@@ -146,19 +146,19 @@ def judge(spans: Sequence[F32], sizes: Sizes, draws: int, seed: int) -> Tested:
         worse = np.maximum.accumulate(drawn[::-1], axis=0)[::-1]
         best += (worse >= floor[:, None]).sum(axis=1)
         total += chosen.shape[1]
-    # Where all arrangements were gone through, the real one was among them.
+    # If all arrangements were tried, the real one was among them.
     extra = 0 if math.prod(sizes.windows) <= draws else 1
     p, q = np.empty(len(order)), np.empty(len(order))
     p[order] = (alone + extra) / (total + extra)
     q[order] = np.maximum.accumulate((best + extra) / (total + extra))
-    # If controls are equal, none may be as far out on the other side: still no p is reported that
-    # so few events do not allow.
+    # If controls are equal, none may be as far out on the other side: still, p is never reported
+    # below what so few events allow.
     least = smallest_p(sizes, draws)
     return Tested(statistic, span, np.maximum(p, least), np.maximum(q, least))
 
 
 def _draws(sizes: Sizes, draws: int, rng: np.random.Generator) -> Iterator[F32]:
-    """Which windows are the event's in each draw, as columns of ones; every way, where few."""
+    """The windows drawn as the events', as columns of ones; all ways if there are few."""
     windows = np.array(sizes.windows)
     every = math.prod(sizes.windows) <= draws
     if every:
@@ -173,23 +173,23 @@ def _draws(sizes: Sizes, draws: int, rng: np.random.Generator) -> Iterator[F32]:
         yield made
 
 
-#: No spread is taken to be smaller than this part of the largest value seen: a signal that stood
-#: still in every control window would otherwise be infinitely far from them.
+#: The least spread, as a part of the largest value: a signal that was constant in every control
+#: window would otherwise be infinitely far from them.
 _LEAST_SPREAD = 0.01
-#: Of a normal distribution the median distance from its middle is so many times its spread.
+#: A normal distribution's standard deviation, in median distances from its median.
 _NORMAL = 1.4826
 _CLEAR = 0.9
 _SMOOTH = 3
 
 
-#: What one tick of a clock, one count or one sample makes in a short window: a spread below it
-#: would make a great deal of a single one.
+#: One clock tick, count or sample in a short window; a smaller spread would exaggerate a single
+#: one.
 _FINEST = {"% of a core": 1.0, "% of time": 0.1, "% of samples": 0.05, "/s": 0.2, "/min": 6.0}
 
 
 class Effects(NamedTuple):
     """Per signal: medians, their distance in spreads, and the number of events clearly beyond
-    their own controls. `usual` is the middle of each event's controls, (signals, events), NaN where
+    their own controls. `usual` is the median of each event's controls, (signals, events), NaN if
     that event does not count."""
 
     before: F64
@@ -200,7 +200,7 @@ class Effects(NamedTuple):
 
 
 def effects_of(values: F64, units: Sequence[str], sizes: Sizes) -> Effects:
-    """Of some signals' windows, (signals, windows)."""
+    """The effects of signals; `values` are (signals, windows)."""
     events = values[:, sizes.starts]
     usual = np.full(events.shape, np.nan)
     above = np.full(events.shape, np.nan)
@@ -219,7 +219,7 @@ def effects_of(values: F64, units: Sequence[str], sizes: Sizes) -> Effects:
         controls[:, part][:, 1:] = np.where(kept, mine, np.nan)
     known = np.isfinite(usual)
     spread = _NORMAL * _medians(np.abs(strays))
-    still = spread == 0  # mostly: then what moves at all tells how far it goes
+    still = spread == 0  # mostly constant: use the few values that differ
     spread[still] = np.sqrt(_means(strays[still] ** 2))
     most = np.fmax.reduce(np.abs(values), axis=1)
     finest = np.array([_FINEST.get(unit, 0.0) for unit in units])
@@ -237,7 +237,7 @@ def effects_of(values: F64, units: Sequence[str], sizes: Sizes) -> Effects:
 
 
 def _medians(values: F64) -> F64:
-    """By row, of what is known."""
+    """Medians by row, without NaN."""
     number = np.isfinite(values).sum(axis=1)
     ordered = np.sort(values, axis=1)  # NaN last
     if not values.shape[1]:
@@ -255,10 +255,11 @@ def _means(values: F64) -> F64:
 
 
 def lead_of(onset: F64, usual: F64, size: float, lookback_s: float) -> float | None:
-    """How long before the event it began to differ: the beginning of the stretch that stands out
-    most over all events together, by at least half of its height. `None` where none stands out.
+    """How long before the event the signal began to differ, None if it never did.
 
-    `onset` is (events, bins), the oldest bin first; `size` says in which direction.
+    It is the beginning of the span that stands out most over all events together, by at least half
+    of its height. `onset` is (events, bins), the oldest bin first; the sign of `size` is the
+    direction.
 
     >>> quiet, loud = np.zeros((1, 50)), np.ones((1, 10))
     >>> lead_of(np.hstack([quiet, loud]), np.zeros(1), 9.0, 60.0)
@@ -279,7 +280,7 @@ def lead_of(onset: F64, usual: F64, size: float, lookback_s: float) -> float | N
 
 
 def _loudest(weights: F64) -> int:
-    """Where the stretch with the largest sum begins."""
+    """The beginning of the span with the largest sum."""
     best, best_start, total, start = -np.inf, 0, 0.0, 0
     for at, weight in enumerate(weights.tolist()):
         if total <= 0:

@@ -1,11 +1,11 @@
 """Which windows are compared: one before each event, and control windows around it.
 
-Events that follow one another closely are one *episode*, represented by its first event: what was
-seen before the second was partly caused by the first. Every episode has its own control windows,
-nearest first and alternately from both sides, so it stands in the middle of them: slow drift is
-then no likelier to be extreme at the event than anywhere else. A control window lies whole steps
-(minutes) away, so it has the event's place in the minute; it touches no event's window, keeps a
-distance from all of them, and belongs to one episode alone.
+Events close together are one *episode*, represented by its first event: what was seen before the
+second was partly caused by the first. Every episode has its own control windows, nearest first and
+alternately from both sides, so it is in the middle of them: slow drift is then no likelier to be
+extreme at the event than anywhere else. A control window is whole steps (minutes) away, so it is at
+the same place in the minute as the event; it keeps a distance from the windows of all events, and
+belongs to one episode only.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import NamedTuple
 
 from sexton.model.text import count, seconds
 
-#: Fewer events can be ranked; nothing is called significant.
+#: With fewer events signals are ranked, but none is called significant.
 LEAST_EVENTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is compared with what. The defaults are those that docs/explain-method.md measures.
+    """What is compared with what. docs/explain-method.md measures the defaults.
 
     `before_s` and `short_s` are the two lengths of the window before an event. Control windows are
     whole `step_s` away from their event (a job that runs every minute looks the same in both), and
-    nothing within `quiet_s` of an event's window is one. A step has room for both, so that an event
-    is as far from its nearest controls as they are from one another: if they were closer they would
-    be more alike than the event is like them, and the event would stand out for that alone.
-    `recorded` are the stretches of monotonic time in which the node was recorded; where it is empty
-    the signals tell. `closer`: where there is no room for so many controls, windows may be closer
+    at least `quiet_s` from the window of any event. A step has room for both, so that an event is
+    as far from its nearest controls as they are from one another: if they were closer together,
+    they would be more alike than the event is like them, and it would stand out for that alone.
+    `recorded` are the spans of monotonic time in which the node was recorded; if it is empty, the
+    signals show them. `closer`: if there is no room for enough controls, windows may be closer
     together and shorter. `fdr` is the share of event sets without any cause that may give a
     discovery.
     """
@@ -60,17 +60,17 @@ class Plan:
             raise ValueError("no control windows")
 
 
-#: In so many ways one window of each stratum could be the event's: enough for thousands of signals.
-#: More events need fewer controls each for it, and what is not needed is not read.
+#: Ways to pick one window of each stratum as the event's: enough for thousands of signals. More
+#: events need fewer controls each, and what is not needed is not read.
 _ARRANGEMENTS = 1e8
 _LEAST_CONTROLS = 8
-#: How far a control may be away, in steps per control that is wanted.
+#: How far away a control may be, in steps per wanted control.
 _REACH = 4
-#: Readings do not fall on the edges of what is recorded.
+#: Readings do not fall on the edges of the recorded spans.
 _SLACK_S = 2.0
-#: Neighbours may touch.
+#: Adjacent windows may touch.
 _TOUCH_S = 1e-6
-#: Events whose distances differ by less than this part are periodic.
+#: Events are periodic if their distances differ by less than this part.
 _EVEN = 0.05
 
 
@@ -89,13 +89,13 @@ class Layout:
     spans: tuple[float, float]
     lookback_s: float
     notes: tuple[str, ...] = ()
-    #: Events left out because no control was to be had for them.
+    #: Events left out because they have no controls.
     alone: int = 0
 
     @property
     def windows(self) -> tuple[tuple[float, float], ...]:
-        """What has to be read, the most important first: twice as much before each event, and then
-        the controls, those nearest to their events first."""
+        """What has to be read, the most important first: twice the window before each event, then
+        the controls, nearest first."""
         found = [(stratum.event - self.lookback_s, stratum.event) for stratum in self.strata]
         rounds = zip_longest(*(stratum.controls for stratum in self.strata))
         ends = (end for some in rounds for end in some if end is not None)
@@ -103,20 +103,20 @@ class Layout:
 
     @property
     def ends(self) -> list[float]:
-        """Stratum by stratum, the event's first."""
+        """Ends of all windows, stratum by stratum, the event's first."""
         return [end for stratum in self.strata for end in (stratum.event, *stratum.controls)]
 
     @property
     def arrangements(self) -> float:
-        """In how many ways one window of each stratum could have been the event's."""
+        """The number of ways to pick one window of each stratum as the event's."""
         return math.prod(1 + len(stratum.controls) for stratum in self.strata)
 
 
 def lay_out(
     events_mono_s: Iterable[float], recorded: Sequence[tuple[float, float]], plan: Plan
 ) -> Layout:
-    """Choose the windows. Where the recording is too short for whole minutes they are closer, and
-    then shorter: the first layout with enough controls, else the one with the most controls."""
+    """Choose the windows. If the recording is too short for whole minutes, they are closer
+    together, and then shorter: the first layout with enough controls, else that with the most."""
     events = sorted({float(value) for value in events_mono_s if math.isfinite(value)})
     episodes = _episodes(events, 1.5 * plan.before_s)
     notes = []
@@ -136,7 +136,7 @@ def lay_out(
 
 
 def _is_enough(layout: Layout) -> bool:
-    """Do most events have controls enough, and were few left out for lack of them?"""
+    """Do most events have enough controls, and was none left out for lack of them?"""
     numbers = sorted(len(stratum.controls) for stratum in layout.strata)
     return bool(numbers) and numbers[len(numbers) // 2] >= _LEAST_CONTROLS and not layout.alone
 
@@ -167,10 +167,9 @@ def _laid_out(
         lost = count(len(episodes) - len(known), "event")
         notes.append(f"{lost} left out: the {seconds(plan.before_s)} before were not recorded")
     if len(known) > plan.most_events:
-        places = [round(i * (len(known) - 1) / (plan.most_events - 1)) for i in
-                  range(plan.most_events)] if plan.most_events > 1 else [0]  # fmt: skip
         notes.append(f"{plan.most_events} of {len(known):,} events were compared, evenly chosen")
-        known = [known[place] for place in places]
+        step = (len(known) - 1) / max(plan.most_events - 1, 1)
+        known = [known[round(number * step)] for number in range(plan.most_events)]
     strata = _Search(events, recorded, plan).strata(known)
     compared = tuple(stratum for stratum in strata if stratum.controls)
     alone = len(strata) - len(compared)
@@ -193,7 +192,7 @@ def _episodes(events: list[float], apart: float) -> list[float]:
 
 
 def _is_recorded(event: float, recorded: Sequence[tuple[float, float]], plan: Plan) -> bool:
-    """Was at least half of the time before it?"""
+    """Was the event recorded, and at least half of the time before it?"""
     start = event - plan.before_s
     inside = sum(max(0.0, min(event, b) - max(start, a)) for a, b in recorded)
     return inside >= plan.before_s / 2 and any(a <= event <= b + _SLACK_S for a, b in recorded)
@@ -213,7 +212,7 @@ def _spacing(events: Sequence[float]) -> list[str]:
 
 
 class _Search:
-    """Takes control windows, each for one event."""
+    """Assigns control windows, each to one event."""
 
     def __init__(
         self, events: Sequence[float], recorded: Sequence[tuple[float, float]], plan: Plan
@@ -228,7 +227,7 @@ class _Search:
         enough = math.ceil(_ARRANGEMENTS ** (1 / max(len(known), 1))) - 1
         wanted = min(plan.controls, max(enough, _LEAST_CONTROLS))
         found: list[list[float]] = [[] for _ in known]
-        # By distance first and then by event: a window goes to the event that is nearest to it.
+        # By distance first, then by event: a window goes to the nearest event.
         for away in range(1, _REACH * plan.controls + 1):
             for event, mine in zip(known, found, strict=True):
                 for end in (event - away * plan.step_s, event + away * plan.step_s):

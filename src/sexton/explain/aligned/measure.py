@@ -1,9 +1,9 @@
-"""What a signal was in each window: means over time, whatever the rate it was read at.
+"""The value of a signal in each window: means over time, at any rate of reading.
 
-A value holds from the reading before to its own. A window ends with the last reading before its
-event, so that nothing that came of the event is in it; of a table that is read every ten seconds
-the step around the event counts, pro rata, where most of it lies before. What is not known is NaN,
-and a window less than half known is too.
+A value applies from the previous reading to its own. A window ends with the last reading before its
+event, so that it contains no effect of the event; in a table that is read every ten seconds, the
+step around the event counts pro rata if most of it lies before. Unknown values are NaN, and so is a
+window less than half known.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from sexton.model.aligned import F64, Signal
 Ints = npt.NDArray[np.intp]
 F32 = npt.NDArray[np.float32]
 
-#: Seconds before an event that are looked at one by one for when it began.
+#: Bins of the time before an event, in which the onset is searched.
 BINS = 60
 _TOGETHER = 128
 _MOST_VALUES = 1 << 21
-#: A step up to so long never counts across the event.
+#: Steps up to this length never count across the event.
 _SHORT_STEP_S = 2.5
 
 
@@ -36,8 +36,8 @@ class Label(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Some signals: their value per span and window (spans, signals, windows), and in each bin of
-    the time before each event (signals, events, bins), the oldest first."""
+    """Some signals: their value per window length and window (spans, signals, windows), and in each
+    bin of the time before each event (signals, events, bins), the oldest first."""
 
     labels: list[Label]
     windows: F32
@@ -45,20 +45,20 @@ class Measured(NamedTuple):
 
 
 class _Points(NamedTuple):
-    """Moments as places between readings."""
+    """Moments as positions between readings."""
 
     place: Ints
     part: F64
 
     def of(self, running: F64) -> F64:
-        """A running sum at each of them."""
+        """A running sum at each moment, interpolated."""
         left, right = running[:, self.place - 1], running[:, self.place]
         found: F64 = left + self.part * (right - left)
         return found
 
 
 def measured(signals: Iterable[Signal], layout: Layout) -> Iterator[Measured]:
-    """Measure signals some at a time; those of the same readings together."""
+    """Measure signals in batches of those with the same readings."""
     near = _Near(layout)
     batch: list[Signal] = []
     for signal in signals:
@@ -75,7 +75,7 @@ def measured(signals: Iterable[Signal], layout: Layout) -> Iterator[Measured]:
 
 
 class _Near:
-    """Which readings lie in or just outside a window: the others need not be summed up."""
+    """Finds the readings in or just outside a window: the others need not be summed."""
 
     def __init__(self, layout: Layout) -> None:
         windows = np.array(layout.windows).reshape(-1, 2)
@@ -86,7 +86,7 @@ class _Near:
     def kept(self, mono: F64) -> Ints:
         if self._of is not mono:
             change = np.zeros(len(mono) + 1, np.intp)
-            # A window may slide back by a step, and its first step has a reading before it.
+            # A window may slide back by a step, and its first step begins with a reading before.
             first = np.searchsorted(mono, self._start) - 4
             np.add.at(change, np.maximum(first, 0), 1)
             np.add.at(change, np.minimum(np.searchsorted(mono, self._end) + 2, len(mono)), -1)
@@ -126,9 +126,9 @@ def _running(steps: F64) -> F64:
 
 
 def _slid(mono: F64, ends: F64) -> F64:
-    """Each end moved back to the last reading before it; left where a long step is cut by it.
+    """Each end moved back to the last reading before it; unchanged inside a long step.
 
-    Not further than readings are apart: past that nothing was read just before.
+    It moves no further than readings are apart: beyond that, nothing was read just before.
     """
     most = max(_SHORT_STEP_S, float(np.median(np.diff(mono))))
     after = np.clip(np.searchsorted(mono, ends, side="right"), 1, len(mono) - 1)
@@ -136,14 +136,14 @@ def _slid(mono: F64, ends: F64) -> F64:
     step = mono[after] - before
     inside = ends - before
     cut = (step > _SHORT_STEP_S) & (inside >= step / 2)
-    cut |= (inside < 0) | (inside > most)  # outside of what is recorded, or in a gap
+    cut |= (inside < 0) | (inside > most)  # outside the recording, or in a gap
     found: F64 = np.where(cut, ends, np.minimum(before, ends))
     past = ends >= mono[-1]
     return np.where(past & (ends - mono[-1] <= most), mono[-1], found)
 
 
 def _means(sums: tuple[F64, F64], mono: F64, start: F64, end: F64) -> F64:
-    """Means between moments, NaN where less than half is known."""
+    """Means between moments, NaN if less than half is known."""
     one, two = _points(mono, start), _points(mono, end)
     running, seen = sums
     whole = two.of(seen) - one.of(seen)

@@ -7,8 +7,7 @@ alike. Columns are seconds of the capture's clock, or powers of two of them in a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +21,12 @@ from sexton.series.catalogue import CORE_SAMPLES, SAMPLES
 _MOST_ROWS = 120
 #: Columns of the finest level.
 _LANE_COLUMNS = 65_536
-#: Cells of the cores lane; beyond that cores are left out.
+#: Cells of the cores lane; beyond this, cores are left out.
 _MOST_CELLS = 40_000_000
 _FULL, _NO_HEAT, _NO_SAMPLES = 200, 255, 65_535
 
 
-@dataclass
-class _Cells:
+class _Cells(NamedTuple):
     """Counts per row and column: seconds seen, sums, and the largest second."""
 
     seen: npt.NDArray[np.int32]
@@ -84,7 +82,7 @@ class CaptureLanes:
         return ["?" if core < 0 else str(core) for core in self.cores.tolist()]
 
     def strip(self, lane: str, level: int, first: int, count: int) -> Strip:
-        """Some tiles, as `sexton.explorer.tiles` gives them of a recording."""
+        """Some tiles, like those `sexton.explorer.tiles` makes of a recording."""
         if lane == "cores":
             seen, sums, peaks = self._level(self._heat, level, first, count)
             mean = np.full((2, *seen.shape), _NO_HEAT, np.uint8)
@@ -189,29 +187,20 @@ class CaptureLanes:
         np.minimum(cells.peak, _NO_SAMPLES - 1, out=cells.peak)
         return cells
 
-    def _level(
-        self, cells: _Cells, level: int, first: int, number: int
-    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Seconds seen, sums and peaks in the columns of some tiles."""
+    def _level(self, cells: _Cells, level: int, first: int, number: int) -> _Cells:
+        """The cells of some tiles of a level."""
         step = level - self.base
         start, end = first * COLUMNS, (first + number) * COLUMNS
         low = max(start << step, self.first) - self.first
         high = min(end << step, self.first + self.columns) - self.first
-        made = [
-            np.zeros((*array.shape[:-1], end - start), array.dtype)
-            for array in (cells.seen, cells.sums, cells.peak)
-        ]
+        made = _Cells(*(np.zeros((*array.shape[:-1], end - start), array.dtype) for array in cells))
         if high <= low:
-            return made[0], made[1], made[2]
+            return made
         column = ((np.arange(low, high) + self.first) >> step) - start
         edges = np.flatnonzero(np.diff(column, prepend=-1))
-        for into, array, reduce in (
-            (made[0], cells.seen, np.add),
-            (made[1], cells.sums, np.add),
-            (made[2], cells.peak, np.maximum),
-        ):
+        for into, array, reduce in zip(made, cells, (np.add, np.add, np.maximum), strict=True):
             into[..., column[edges]] = reduce.reduceat(array[..., low:high], edges, axis=-1)
-        return made[0], made[1], made[2]
+        return made
 
 
 def _table(headings: list[str], rows: list[list[str]], left_out: int) -> dict[str, Any]:

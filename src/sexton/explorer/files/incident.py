@@ -152,42 +152,37 @@ def _flames(view: View, parts: Sequence[Part], busy: Saturated | None) -> Iterat
 
     for part in parts:
         if seen := _seen(view, part):
-            yield _drawn(part, _noted(flame_document(seen.flame, None, _MOST_BOXES), seen.note))
+            yield _drawn(part, seen)
     if busy is None:
         return
     calm = Part(max(parts[0].start, busy.part.start - _CALM_S), busy.part.start)
     for core in busy.cores:
         if seen := _seen(view, busy.part, core):
-            document = _noted(flame_document(seen.flame, None, _MOST_BOXES), seen.note)
-            yield _drawn(busy.part, document, core)
-            ordered = view.ordered(*busy.part, _who(core))
-            document = ordered_document(ordered, _ORDERED_BOXES)
-            yield {**_drawn(busy.part, document, core), "order": "time"}
+            drawn = _drawn(busy.part, seen, core)
+            yield drawn
+            ordered = ordered_document(view.ordered(*busy.part, _who(core)), _ORDERED_BOXES)
+            yield {**drawn, "document": ordered, "order": "time"}
     for of in (None, *busy.cores[:1]):
         seen = _seen(view, busy.part, of)
         if seen and calm.end - calm.start >= _LEAST_CALM_S and _seen(view, calm, of):
             difference = view.difference(busy.part, calm, _who(of))
             document = flame_document(seen.flame, difference, _MOST_BOXES)
-            document = _noted(document, cut_note(busy.part, calm))
-            yield {**_drawn(busy.part, document, of), "baseline": list(calm)}
+            document["note"] = cut_note(busy.part, calm)
+            yield {**_of(busy.part, document), "cpu": of, "baseline": list(calm)}
 
 
-def _drawn(part: Part, document: Mapping[str, Any], core: int | None = None) -> dict[str, Any]:
+def _drawn(part: Part, seen: Seen, core: int | None = None) -> dict[str, Any]:
+    document = {**flame_document(seen.flame, None, _MOST_BOXES), "note": seen.note}
     return {**_of(part, document), "cpu": core, "baseline": None}
 
 
 def _seen(view: View, part: Part, core: int | None = None) -> Seen | None:
-    """`None` where there are no samples."""
+    """None if there are no samples."""
     try:
         found = view.seen(*part, _who(core))
     except (CommandError, StoreError):
         return None
     return found if found.flame.samples else None
-
-
-def _noted(document: dict[str, Any], note: str) -> dict[str, Any]:
-    """With the note the server adds where samples cover only part of the span."""
-    return {**document, "note": note}
 
 
 def _who(core: int | None) -> Who:
@@ -199,17 +194,13 @@ def _who(core: int | None) -> Who:
 def _functions(
     view: View, parts: Sequence[Part], busy: Saturated | None
 ) -> Iterator[dict[str, Any]]:
-    from sexton.profile.flame import functions
-
     wanted: list[tuple[Part, int | None]] = [(part, None) for part in parts]
     wanted += [] if busy is None else [(busy.part, core) for core in busy.cores]
     for part, core in wanted:
         seen = _seen(view, part, core)
         if seen is not None:
-            found = functions(seen.flame)
-            shown = found[:_MOST_FUNCTIONS]
-            document = functions_document(shown, seen.flame.samples, len(found) - len(shown))
-            yield {**_of(part, _noted(document, seen.note)), "cpu": core}
+            document = {**functions_document(seen.flame, _MOST_FUNCTIONS), "note": seen.note}
+            yield {**_of(part, document), "cpu": core}
 
 
 def _of(part: Part, document: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,16 +14,15 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from sexton import __version__
 from sexton.explorer.bundle import explorer_body, explorer_script, explorer_style, page_file
 from sexton.explorer.server.documents import safe
 from sexton.model.lane import COLUMNS, MOST_TILES, TOP, Strip, column_s
 from sexton.reports.svg.flame_svg import escaped
-
-if TYPE_CHECKING:
-    import numpy as np
 
 SCHEMA = "sexton.page/1"
 #: The element that holds the data; `report_boot.js` looks it up.
@@ -97,7 +96,7 @@ def _hash(text: str) -> str:
 
 
 class LaneSource(Protocol):
-    """Whatever can draw strips of lanes: a recording's view, or a capture."""
+    """Draws strips of lanes: a recording's view, or a capture."""
 
     def strip(self, lane: str, level: int, first: int, count: int) -> Strip: ...
 
@@ -110,7 +109,7 @@ class Part(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The span of the page, the part kept at every level, and the bytes available."""
+    """The span of the page, the part kept at every level, and the available bytes."""
 
     span: Part
     near: Part
@@ -174,7 +173,7 @@ def _fitting(
     span: Part,
     kept: Mapping[str, Any],
 ) -> list[tuple[str, _Tile]] | None:
-    """The missing tiles of a level; `None` where they do not fit."""
+    """The missing tiles of a level; None if they do not fit."""
     level, left = bound
     found: list[tuple[str, _Tile]] = []
     for lane, tile in _level(view, lanes, level, span, span):
@@ -224,8 +223,6 @@ def _tiles(strip: Strip, span: Part) -> Iterator[_Tile]:
 
 
 def _within(values: np.ndarray[Any, Any], inside: slice) -> np.ndarray[Any, Any]:
-    import numpy as np
-
     none = np.nan if values.dtype.kind == "f" else np.iinfo(values.dtype).max
     kept = np.full_like(values, none)
     kept[:, :, inside] = values[:, :, inside]
@@ -233,8 +230,6 @@ def _within(values: np.ndarray[Any, Any], inside: slice) -> np.ndarray[Any, Any]
 
 
 def _is_absent(values: np.ndarray[Any, Any]) -> bool:
-    import numpy as np
-
     if values.dtype.kind == "f":
         return bool(np.isnan(values).all())
     return bool((values == np.iinfo(values.dtype).max).all())

@@ -30,10 +30,9 @@ from sexton.explorer.files.page import (
     tiles,
     top_of,
 )
-from sexton.explorer.server.documents import KINDS, flame_document, functions_document, safe
-from sexton.model.profile import I32, I64, Flame, Heat, Kind, Profile, Tree
+from sexton.explorer.server.documents import flame_document, functions_document, named_columns, safe
+from sexton.model.profile import I32, I64, Flame, Heat, Profile, Tree
 from sexton.model.text import count
-from sexton.profile.flame import functions
 from sexton.profile.heat import SECOND_NS
 from sexton.profile.select import Selection, mask
 from sexton.profile.stack_tree import join
@@ -68,7 +67,7 @@ _STACK_COLUMNS = 1024
 
 
 class Chosen(NamedTuple):
-    """A choice of samples: the range in the capture's nanoseconds, and the command to repeat it."""
+    """The chosen samples: the range in the capture's nanoseconds, and the command to repeat it."""
 
     selection: Selection
     command: str
@@ -103,9 +102,9 @@ def capture_data(capture: Capture, samples: Samples, chosen: Chosen) -> dict[str
     data["command"] = chosen.command
     data["tables"] = {} if lanes is None else lanes.tables()
     if lanes is None or not lanes.lanes:
-        return _clean(data)
+        return _safe(data)
     data["stacks"] = _packed(capture, samples, chosen.selection, whole_span)
-    data = _clean(data)
+    data = _safe(data)
     room = DATA_BYTES - len(embedded(data))
     data["top"] = top_of(whole_span)
     wanted = Wanted(whole_span, Part(whole_span.end, whole_span.end), max(room, DATA_BYTES // 2))
@@ -119,14 +118,10 @@ def difference_data(found: FlameDifference, names: Sequence[str]) -> dict[str, A
     data = _data(Part(0.0, 1.0), flame, found)
     data["recording"]["node"] = {"host": " → ".join(names), "cores": None, "kernel": None}
     data["flames"][0]["document"]["sides"] = list(names)
-    return _clean(data)
+    return _safe(data)
 
 
 def _data(span: Part, flame: Flame, difference: FlameDifference | None) -> dict[str, Any]:
-    listed = functions(flame)
-    rows = functions_document(
-        listed[:_MOST_FUNCTIONS], flame.samples, max(len(listed) - _MOST_FUNCTIONS, 0)
-    )
     where = {"from": span.start, "to": span.end, "cpu": None}
     document = flame_document(flame, difference, WHOLE_BOXES)
     return {
@@ -148,21 +143,20 @@ def _data(span: Part, flame: Flame, difference: FlameDifference | None) -> dict[
         "tables": {},
         "marks": {"schema": "sexton.marks/1", "marks": [], "left_out": 0},
         "flames": [{**where, "baseline": None, "document": document}],
-        "functions": [{**where, "document": rows}],
+        "functions": [{**where, "document": functions_document(flame, _MOST_FUNCTIONS)}],
         "stacks": None,
         "spikes": [],
         "moments": {"spike": [], "reset": []},
     }
 
 
-def _clean(data: dict[str, Any]) -> dict[str, Any]:
-    """Without NaN and control characters."""
+def _safe(data: dict[str, Any]) -> dict[str, Any]:
     cleaned: dict[str, Any] = safe(data)
     return cleaned
 
 
 def _span(capture: Capture, selection: Selection) -> Part | None:
-    """What was chosen, in seconds of the capture's clock; `None` where it has no times."""
+    """The chosen range in seconds of the capture's clock; None if it has no times."""
     if capture.end_ns is None:
         return None
     start, end = capture.times.start_ns, capture.end_ns + 1
@@ -228,10 +222,10 @@ def _packed(
 def packed_stacks(
     profiles: Iterable[Profile], kept: Kept, columns: StackColumns, selection: Selection
 ) -> dict[str, Any] | None:
-    """What `packed.js` decodes; `None` where it cannot be made small enough.
+    """What `packed.js` decodes; None if it cannot be made small enough.
 
-    To save entries, narrow stacks are first counted for their callers, and if that is not enough
-    all cores are counted together.
+    To save entries, narrow stacks count for their callers; if that is not enough, all cores are
+    counted together.
     """
     counted = [_counted(profile, kept, columns, selection) for profile in profiles]
     cores = np.unique(np.concatenate([part.cpu for part in counted])) if counted else None
@@ -248,24 +242,11 @@ def packed_stacks(
                     "column": columns.column_ns / 1e9,
                     "cores": cores.tolist() if by_core else [None],
                     "depth": [box.depth for box in shown],
-                    **_named(kept.tree, shown),
+                    **named_columns(kept.tree, shown),
                     "entries": len(keys),
                     "packed": base64.b64encode(_varints(keys, counts)).decode(),
                 }
     return None
-
-
-def _named(tree: Tree, boxes: Sequence[Box]) -> dict[str, Any]:
-    names: dict[str, int] = {}
-    modules: dict[str, int] = {}
-    kinds = tree.frames.kinds
-    return {
-        "name": [names.setdefault(box.name, len(names)) for box in boxes],
-        "module": [modules.setdefault(box.module, len(modules)) for box in boxes],
-        "kind": [KINDS.get(Kind(int(kinds[tree.frame[box.node]])), "other") for box in boxes],
-        "names": list(names),
-        "modules": list(modules),
-    }
 
 
 def fewer_boxes(boxes: Sequence[Box], most: int) -> tuple[list[int], I64]:
@@ -326,7 +307,7 @@ def _keyed(counted: Sequence[_Counted], cores: I32 | None, place: I64) -> tuple[
 
 
 def _varints(keys: I64, counts: I64) -> bytes:
-    """The difference to the key before, and the count, in turn."""
+    """The difference from the previous key, and the count, alternating."""
     values = np.empty(2 * len(keys), np.int64)
     values[0::2] = np.diff(keys, prepend=0)
     values[1::2] = counts

@@ -1,1 +1,1 @@
-"""Lanes, one module each."""
+"""The explorer's lanes, one module each."""

@@ -33,9 +33,9 @@ WHOLE = 200
 _AVERAGE = ("user", "system", "softirq")
 
 
-#: Nearer to each other than this they are one.
+#: Spikes closer together than this are one.
 _NEAR_S = 3
-#: As many are kept as anyone steps through.
+#: More spikes than anyone steps through.
 _MOST = 10_000
 
 
@@ -56,9 +56,7 @@ class _Average(Lines):
 
 @lane(kind="heat", unit=CORE_SYSTEM.unit, order=20, needs=(CoreTimes,))
 class Builder(PyramidLane):
-    """Of all cores, and of their average, which is a lane of its own."""
-
-    comes_late = False
+    """Builds this lane and the average over all cores, which is another lane."""
 
     def __init__(self) -> None:
         self.pyramid = Pyramid(HEAT, len(CHANNELS), hot=(SYSTEM, SOFTIRQ))
@@ -162,10 +160,10 @@ class Builder(PyramidLane):
         return self.pyramid.bytes + self._average.bytes + busiest
 
     def spikes(self) -> list[Marked]:
-        """When cores were held in the kernel, in order: where "next spike" goes.
+        """When cores were held in the kernel, sorted: the targets of "next spike".
 
-        As the detector of held cores has it, with its limits. Where no core was held, the steps
-        above half of its share count: a key that never finds anything is of no use.
+        By the detector of held cores, with its limits. If no core was held, steps above half of its
+        share count: a key that never finds anything is useless.
         """
         found = [
             _Spike(hold.wall_start, hold.wall, hold.core, hold.seconds, f"for {hold.seconds:.1f} s")
@@ -188,7 +186,7 @@ class Builder(PyramidLane):
 
 
 class _Spike(NamedTuple):
-    """Of those near each other the one with most `weight` is named."""
+    """Of a group the one with the largest `weight` is named."""
 
     start: float
     end: float
@@ -207,7 +205,7 @@ def _marked(group: list[_Spike]) -> Marked:
 
 
 def _over(window: Window, span: TableSpan) -> Iterator[tuple[int, Shares, float, float]]:
-    """Every core with its shares of the span, its highest kernel share in a step, and when."""
+    """Per core: its shares of the span, its highest kernel share in a step, and when that was."""
     series = core_series(window)
     if series is None:
         return

@@ -1,7 +1,7 @@
 """Events: what the kernel and the services said, alarms, marks, restarts, boots.
 
-Lines of the kernel's log that Sexton knows, of services likewise, what made the recorder keep the
-minutes around it, remarks of people, and what the recorder says of itself.
+Known lines of the kernel log and of services, alarms that made the recorder keep the minutes around
+them, marks by operators, unit restarts, and notes of the recorder.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from sexton.replay.span_reader import grouped
 from sexton.store.arrays import numbers, values
 from sexton.store.schema import MONO, rows_of, texts_of
 
-#: Of one table; a log that is flooded says nothing more after these.
+#: Rows of one table; a flooded log adds nothing after these.
 MOST = 50_000
-#: What a line is cut to.
+#: Characters of a line.
 _WIDTH = 400
-#: Tenths of a second within which the same words are the same line: its time is reckoned anew by
-#: each reader. An alarm is raised up to some seconds after what it is raised for.
+#: Tenths of a second within which the same text is the same line: each reader computes its time
+#: again. An alarm is raised up to some seconds after its cause.
 _SAME, _RAISED = 1, 25
-#: The gravest first.
+#: The most severe first.
 SEVERITIES = ("critical", "warning", "info")
 _CRITICAL = frozenset({"soft_lockup", "hard_lockup", "rcu_stall", "nic_reset"})
 
 
 @cache
 def _lanes() -> dict[str, str]:
-    """By the kind of event, the lane of the detector it belongs to."""
+    """Lanes by kind of event: those of the detectors that use them."""
     return {kind: check.lane for check in all_detectors() for kind in check.events}
 
 
@@ -82,7 +82,7 @@ def _service(row: ServiceEvent, read: float, _clock: Clock) -> Marked:
 
 
 def _alarm(row: Alarm, read: float, _clock: Clock) -> Marked:
-    about = "" if row.about.isdecimal() else row.about  # so many of something
+    about = "" if row.about.isdecimal() else row.about  # a bare count names nothing
     return _made(read, row.kind, row.detail or row.about, "warning", about)
 
 
@@ -100,7 +100,7 @@ def _restart(row: RestartMark, _read: float, _clock: Clock) -> Marked:
 
 
 def _ordinal(number: int) -> str:
-    """As a word counts.
+    """An ordinal number.
 
     >>> [_ordinal(each) for each in (1, 2, 3, 11, 44, 1_012, 1_021)]
     ['1st', '2nd', '3rd', '11th', '44th', '1,012th', '1,021st']
@@ -122,7 +122,7 @@ _TABLES: tuple[tuple[type[Row], Callable[[Any, float, Clock], Marked]], ...] = (
 
 @lane(kind="marks", unit="", order=0, needs=tuple(kind for kind, _ in _TABLES))
 class Builder:
-    """All of them in the order of time."""
+    """Builds one list of all events, sorted by time."""
 
     comes_late = False
 
@@ -162,7 +162,7 @@ class Builder:
                         self._lines.append((Line(row, made.time, None), made))
 
     def _rows(self, part: Part, kind: type[Row]) -> Iterator[tuple[float, Row]]:
-        """What was not taken yet, with the time of its reading."""
+        """Rows that were not taken yet, with the time of their reading."""
         found = part.book.segment.table(kind, coded=texts_of(kind))
         if found is None or not found.num_rows:
             return
@@ -186,7 +186,7 @@ class Builder:
                     yield at, row
 
     def _feed_nics(self, part: Part) -> None:
-        """Some lines of a reset name the interface, others only where it is plugged in."""
+        """Some lines of a reset name the interface, others only its bus address."""
         if not part.book.segment.rows(Nic):
             return
         columns = ("name", "physical", "bus_address")
@@ -201,7 +201,7 @@ class Builder:
 
     def _add(self, made: Marked) -> bool:
         """Whether it is new."""
-        # A recorder that was started anew reads again what the log still holds: it was said once.
+        # A restarted recorder reads the same log lines again.
         tenth = round(made.time * 10)
         near = range(tenth - self._near, tenth + self._near + 1)
         if any((made.text, index) in self._seen for index in near):
@@ -212,7 +212,7 @@ class Builder:
         return True
 
     def forget(self, before: float) -> None:
-        """Of the log too: a ring holds lines of weeks."""
+        """Drops log lines as well: a ring buffer may hold weeks of them."""
         self._found = [mark for mark in self._found if mark.time >= before]
         self._lines = [pair for pair in self._lines if pair[1].time >= before]
         self._seen = {key for key in self._seen if key[1] >= before * 10}
@@ -226,7 +226,7 @@ class Builder:
         return tuple(sorted({mark.kind for mark in self._found}))
 
     def draw(self, _lane: str, _level: int, _first: int, count: int) -> Drawing:
-        """Marks are a list: there is nothing to draw in columns."""
+        """Nothing: marks are a list, not columns."""
         none = np.zeros((1, 0, count * 256), np.float32)
         return Drawing((), ("value",), {"mean": none, "peak": none})
 
@@ -234,20 +234,20 @@ class Builder:
         return self._found
 
     def resets(self) -> list[Marked]:
-        """Every reset in the log: it begins with its first line and says what the gravest says."""
+        """Every reset in the log, with the time of its first line and the text of the worst."""
         ordered = sorted(self._lines, key=lambda pair: pair[1].time)
         marks = {id(line): mark for line, mark in ordered}
         lines = [line for line, _ in ordered]
         found = []
         for burst in resets.grouped(lines, namer(self._nics.values(), lines)):
             mine = [marks[id(line)] for line in burst.lines]
-            gravest = min(mine, key=lambda mark: SEVERITIES.index(mark.severity))
-            about = printable(burst.name) if burst.name else gravest.entity
-            found.append(gravest._replace(time=mine[0].time, entity=about))
+            worst = min(mine, key=lambda mark: SEVERITIES.index(mark.severity))
+            about = printable(burst.name) if burst.name else worst.entity
+            found.append(worst._replace(time=mine[0].time, entity=about))
         return sorted(found, key=lambda mark: mark.time)
 
     def preload(self, span: TableSpan) -> None:
-        """Nothing: the table is made of what is in memory."""
+        """Nothing: the table is made from memory."""
 
     def table(self, _lane: str, span: TableSpan, most: int) -> Table:
         inside = [mark for mark in self._found if span.start <= mark.time < span.end]

@@ -1,8 +1,7 @@
 """Memory cgroups: live ones, dying ones, and who left those.
 
-Live and dying by the recorder's census. Below them the owners with most cgroups that were seen to
-die and were not released since: only deaths that were traced are counted, so a line begins at zero
-where the recording does.
+Live and dying by the recorder's census. Below them the owners with most cgroups that were removed
+and not released since: only traced removals count, so a line begins at zero with the recording.
 """
 
 from __future__ import annotations
@@ -24,21 +23,22 @@ from sexton.series.rates import F32, GAP_S
 from sexton.store.arrays import coded, numbers
 from sexton.store.schema import MONO
 
-#: Owners that are shown, and that are counted.
+#: Owners that are shown, and that have a row.
 MOST = 5
 _MOST_OWNERS = 64
-#: An owner with fewer dead at once has left none: they are released a moment later.
+#: An owner with fewer at once gets no row: they are released a moment later.
 _LEAST_DEAD = 5
 _MOST_COUNTED = 10_000
-#: Dead whose release is waited for.
+#: Removed cgroups that are tracked until their release.
 _MOST_DEAD = 2_000_000
-_LOOKED = ""
+#: The first row belongs to no owner: it is 0 whenever the trace was read.
+_READ = ""
 _CENSUS = {"live": LIVE, "dying": DYING}
 
 
 @lane(kind="lines", unit=DYING.unit, order=50, needs=(CgroupCensus,))
 class Builder(Lines):
-    """Two lines of the census, and one per owner."""
+    """Builds two lines from the census, and one per owner."""
 
     def __init__(self) -> None:
         super().__init__(Metrics(LIVE, DYING))
@@ -75,7 +75,7 @@ class Builder(Lines):
         return Drawing(self.names(lane), drawn.channels, planes)
 
     def values(self, span: TableSpan, columns: TableColumns) -> tuple[Array, Array]:
-        """The census by its series, the owners by what was counted."""
+        """The census from its series, the owners from what was counted."""
         counted = super().values(span, columns)
         _, _, tile, count = tiles_of(span.start, span.end, columns.level)
         owned = drawn_values(self.owners.draw("", columns.level, tile, count), columns)
@@ -88,12 +88,12 @@ class Builder(Lines):
 
 
 class _Owners(Lines):
-    """Cgroups that died and were not released, by who they belonged to."""
+    """Cgroups that were removed and not released, by owner."""
 
     def __init__(self) -> None:
         super().__init__(fill=0.0)
         self._boot, self._last = "", -np.inf
-        self.rows.of([(_LOOKED,)])
+        self.rows.of([(_READ,)])
         self._dead: dict[int, str] = {}
         self._count: dict[str, int] = {}
         self._highest: dict[str, int] = {}
@@ -108,7 +108,7 @@ class _Owners(Lines):
         if not len(moments):
             return
         counts = self._counts(part, moments)
-        owners = [_LOOKED, *(row for row in counts if self._has_row(row))]
+        owners = [_READ, *(row for row in counts if self._has_row(row))]
         none = np.zeros(len(moments), np.float32)
         values = np.stack([counts.get(owner, none) for owner in owners])[None]
         end = part.clock.wall(moments)
@@ -124,12 +124,12 @@ class _Owners(Lines):
         return self._highest.get(owner, 0) >= _LEAST_DEAD and len(self.rows) <= _MOST_OWNERS
 
     def _counts(self, part: Part, moments: F64) -> dict[str, F32]:
-        """How many are dead and not released, per owner and reading."""
+        """Cgroups removed and not released, per owner and reading."""
         number = len(moments)
         lines = {
             owner: np.full(number, self._count.get(owner, 0), np.float32)
             for (owner,) in self.rows
-            if owner != _LOOKED
+            if owner != _READ
         }
         columns = (MONO, "kind", "cgroup_id", "path", "mono_ns")
         found = None
@@ -156,7 +156,7 @@ class _Owners(Lines):
         return lines
 
     def _changed(self, kind: str, cgroup: int, path: object) -> str | None:
-        """The owner of whose dead there is one more or less now."""
+        """The owner whose number changed; None if no number did."""
         if kind == "rmdir" and cgroup not in self._dead and len(self._dead) < _MOST_DEAD:
             owner = self._dead[cgroup] = self._owner_of(str(path))
             change = 1
@@ -170,7 +170,7 @@ class _Owners(Lines):
         return owner
 
     def _owner_of(self, path: str) -> str:
-        """The unit a cgroup belonged to, or else its parent and its name's stem."""
+        """The unit of a cgroup, or else its parent and the stem of its name."""
         parent, name = split(path)
         owner = unit_of(path) or join(parent, path_stem(name))
         return owner if owner in self._count or len(self._count) < _MOST_COUNTED else "others"
@@ -182,7 +182,7 @@ class _Owners(Lines):
 
 
 def _moments(part: Part) -> F64:
-    """About when the trace was read: by the manifest, so that no file is opened for it."""
+    """About when the trace was read: from the manifest, which needs no file to be opened."""
     entry = part.book.segment.manifest["tables"].get(table(CgroupEvent), {})
     if not entry.get("batches") or "first" not in entry:
         return np.empty(0)

@@ -1,8 +1,7 @@
 """NIC faults: drops, errors, resets, packets the driver gave up on.
 
-Per interface; drops and errors by ``/proc/net/dev``, the rest by the driver's own statistics
-(``ethtool -S``), summed over queues; resets as every surface counts them. Allowances are what a
-cloud's host refuses to carry.
+Per interface; drops and errors from ``/proc/net/dev``, the rest from the driver's own statistics
+(``ethtool -S``), summed over queues. Allowance exceeded: packets that a cloud's hypervisor dropped.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _DEVICE = {
     "nic_rx_errors": "rx errors",
     "nic_tx_errors": "tx errors",
 }
-#: Where less went wrong these are shown, so that it is seen that they are zero.
+#: If less went wrong, these are shown too, to show that they are zero.
 _RELEVANT, _LEAST = ("resets", "tx timeouts", "missed tx", "rx dropped", "tx dropped"), 4
 _RESETS = "resets"
-#: What drivers call it: ENA, virtio, ixgbe, mlx5 and others. Time-outs by queue are virtio's, which
+#: Counter names of ENA, virtio, ixgbe, mlx5 and others. Timeouts by queue are from virtio, which
 #: resets nothing.
 _CALLED = (
     ("tx timeouts", re.compile(r"_tx_timeouts?$")),
@@ -54,7 +53,7 @@ def _group(counter: str) -> str | None:
 
 @lane(kind="lines", unit=NIC_COUNTER.unit, order=75, needs=(NetDevice, NicCounter))
 class Builder(Lines):
-    """A line per interface and fault, of those that ever moved."""
+    """Builds a line per interface and fault that ever moved."""
 
     def __init__(self) -> None:
         self._devices = Devices()

@@ -1,7 +1,7 @@
 """NIC traffic: received and sent, by interface.
 
-The interfaces behind which there is a device, else those that carried most; from
-``/proc/net/dev``, once a second. What went wrong there is the lane below.
+The physical interfaces, else those with the most traffic; from ``/proc/net/dev``, once a second.
+Faults are in the lane below.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from sexton.store.arrays import numbers, values
 
 #: Interfaces that are shown.
 MOST = 4
-_WAYS = ((NIC_RECEIVED, "received"), (NIC_SENT, "sent"))
+_DIRECTIONS = ((NIC_RECEIVED, "received"), (NIC_SENT, "sent"))
 
 
-#: A node of containers has thousands; without a device behind them these many are counted.
+#: A node with containers has thousands of interfaces; this many without a device are counted.
 _MOST_OTHERS = 64
 
 
 class Devices:
-    """Learns from segment to segment which interfaces are devices."""
+    """Learns from each segment which interfaces are physical."""
 
     def __init__(self) -> None:
         self._physical: set[str] = set()
         self._others: set[str] = set()
 
     def feed(self, part: Part) -> None:
-        """Look at a segment's list of interfaces."""
+        """Read a segment's list of interfaces."""
         if not part.book.segment.rows(Nic):
             return
         found = part.book.segment.table(Nic, ("name", "physical"))
@@ -48,7 +48,7 @@ class Devices:
         self._physical |= {name for name, real in zip(names, physical, strict=True) if real}
 
     def wanted(self, key: Key) -> bool:
-        """Is this interface, the first of a key, one of them?"""
+        """Is this interface, the first part of a key, one to show?"""
         name = str(key[0])
         if self._physical:
             return name in self._physical
@@ -61,12 +61,12 @@ class Devices:
 
 @lane(kind="lines", unit=NIC_RECEIVED.unit, order=70, needs=(NetDevice,))
 class Builder(Lines):
-    """Two lines per interface."""
+    """Builds two lines per interface."""
 
     def __init__(self) -> None:
         self._devices = Devices()
         wanted = self._devices.wanted
-        super().__init__(Metrics(*(item._replace(wanted=wanted) for item, _ in _WAYS)))
+        super().__init__(Metrics(*(item._replace(wanted=wanted) for item, _ in _DIRECTIONS)))
         self._carried: dict[str, float] = {}
 
     def feed(self, part: Part) -> None:
@@ -81,7 +81,7 @@ class Builder(Lines):
     def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
         return {
             (str(key[0]), way): rates
-            for item, way in _WAYS
+            for item, way in _DIRECTIONS
             for key, rates in zip(taken.things, taken.values[item.name], strict=True)
         }
 
@@ -90,5 +90,5 @@ class Builder(Lines):
         return [
             ((device, way), f"{printable(device)} {way}")
             for device in sorted(most)
-            for _, way in _WAYS
+            for _, way in _DIRECTIONS
         ]

@@ -1,6 +1,6 @@
 """Pressure: the share of time in which some task waited for CPU, I/O or memory.
 
-From ``/proc/pressure``, by its own counters and not by its averages, once a second.
+From the counters in ``/proc/pressure``, not its averages, once a second.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def _is_some(key: Key) -> bool:
 
 @lane(kind="lines", unit=PRESSURE.unit, order=80, needs=(Pressure,))
 class Builder(Lines):
-    """A line per resource."""
+    """Builds a line per resource."""
 
     def __init__(self) -> None:
         super().__init__(Metrics(PRESSURE._replace(wanted=_is_some)))
 
     def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
-        # Under load a reading is stamped tens of milliseconds after the kernel counted.
+        # Under load a reading's timestamp is tens of milliseconds after the kernel's count.
         values = np.minimum(taken.values[PRESSURE.name], np.float32(100))
         return {(str(key[0]),): value for key, value in zip(taken.things, values, strict=True)}
 

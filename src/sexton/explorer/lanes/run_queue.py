@@ -20,7 +20,7 @@ _MEAN, _MOST = "mean of all cores", "core with most"
 
 @lane(kind="lines", unit=RUN_QUEUE_WAIT.unit, order=90, needs=(RunQueue,))
 class Builder(Lines):
-    """Two lines."""
+    """Builds the mean and the maximum."""
 
     def __init__(self) -> None:
         super().__init__(Metrics(RUN_QUEUE_WAIT))

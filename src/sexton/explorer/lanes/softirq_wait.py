@@ -1,8 +1,7 @@
 """NAPI wait: how long network work waited for its core.
 
-The longest wait of each softirq from raise to entry, over all cores, and what still waits at the
-moment of reading. Measured in the kernel by the recorder's probe; where that did not run nothing
-is known.
+The longest wait of each softirq from raise to entry, over all cores, including one that still waits
+when it is read. Measured in the kernel by the recorder's probe; unknown if that did not run.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from sexton.model.rows.softirq import SoftirqWait
 from sexton.series.catalogue import PROBE_WATCHED, SOFTIRQ_LONGEST, SOFTIRQ_PENDING, SOFTIRQ_WAITS
 
 _VECTORS = ("NET_RX", "NET_TX")
-#: A row is of the second before it; none is written where nothing was raised.
+#: A row covers the second before it; none is written if nothing was raised.
 _REACH_S = 1.2
 
 
 @lane(kind="lines", unit=SOFTIRQ_LONGEST.unit, order=30, needs=(SoftirqWait,))
 class Builder(Lines):
-    """A line per vector: 0 where the probe ran and no row was written, else the longest wait."""
+    """Builds a line per vector: the longest wait, 0 if the probe ran and no row was written."""
 
     reach_s = _REACH_S
 

@@ -1,7 +1,7 @@
 """Stacks: samples of what ran, in fiftieths of a second.
 
-Each column is a second, each row 20 ms of it, from its begin at the bottom; the colour is how many
-busy samples all cores together had there. Choose a span of it for its flame graph.
+Each column is a second, each row 20 ms of it, starting at the bottom; the colour is the number of
+busy samples on all cores together. Select a span for its flame graph.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OFFSETS = tuple(f"{1000 // CELLS_A_SECOND * at} ms" for at in range(CELLS_A_SEC
 
 @lane(kind="stacks", unit=SAMPLES, order=110, needs=())
 class Builder(PyramidLane):
-    """Fifty rows."""
+    """Builds a row per 20 ms of the second."""
 
     comes_late = True
 
@@ -34,9 +34,6 @@ class Builder(PyramidLane):
         self.pyramid = Pyramid(STACKS)
         self._done: set[str] = set()
         self.problems: list[str] = []
-
-    def ahead(self, part: Part) -> None:
-        """Nothing: annexes are read as they come."""
 
     def feed(self, part: Part) -> None:
         for annex in part.book.segment.annexes:
@@ -54,7 +51,7 @@ class Builder(PyramidLane):
         second, first = np.unique(heat.second, return_index=True)
         cells = np.add.reduceat(heat.cells, first, axis=0, dtype=np.int64)
         offset = round((annex.start[1] - annex.start[0]) * CELLS_A_SECOND)
-        # Seconds of the capture's clock begin anywhere in those of the wall's.
+        # Seconds of the capture's clock do not begin with those of the wall clock.
         shift, into = divmod(offset, CELLS_A_SECOND)
         wall = second + shift
         self._put(wall, cells[:, : CELLS_A_SECOND - into], into)
@@ -62,7 +59,7 @@ class Builder(PyramidLane):
             self._put(wall + 1, cells[:, CELLS_A_SECOND - into :], 0)
 
     def _put(self, seconds: Array, cells: Array, row: int) -> None:
-        """Cells (seconds, some rows) from a row on, added to what is there."""
+        """Add cells (seconds, rows) to the rows from `row` on."""
         fine = np.abs(seconds) < 1e11
         seconds, cells = seconds[fine], cells[fine]
         rows = np.arange(row, row + cells.shape[1])
@@ -89,7 +86,7 @@ class Builder(PyramidLane):
         return Drawing(("all cores",), ("samples",), {"mean": cells, "peak": cells})
 
     def _cells(self, first: int, number: int) -> Array:
-        """Columns of 20 ms, counted from the epoch."""
+        """Columns of 20 ms; `first` counts from the epoch."""
         second = first // CELLS_A_SECOND
         until = (first + number - 1) // CELLS_A_SECOND
         tile = second // COLUMNS
@@ -98,9 +95,6 @@ class Builder(PyramidLane):
         flat = np.ascontiguousarray(plane.T).reshape(-1)
         start = first - tile * COLUMNS * CELLS_A_SECOND
         return flat[start : start + number]
-
-    def preload(self, span: TableSpan) -> None:
-        """Nothing: the table is made of what is in memory."""
 
     def table(self, _lane: str, span: TableSpan, most: int) -> Table:
         """A row per column of time: samples in a second, and the fullest 20 ms of it."""

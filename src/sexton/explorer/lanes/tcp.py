@@ -23,7 +23,7 @@ _LINES = {
 
 @lane(kind="lines", unit=metric("tcp_timeouts").unit, order=100, needs=(TcpCounters,))
 class Builder(Lines):
-    """A line per counter."""
+    """Builds a line per counter."""
 
     def __init__(self) -> None:
         super().__init__(Metrics(*map(metric, _LINES)))

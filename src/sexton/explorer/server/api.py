@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 _MOST_MARKS = 2000
 _MOST_ROWS = 200
-#: As many as a page searches.
+#: The page searches this many.
 _MOST_FUNCTIONS = 2000
 
-#: UNIX seconds as `sexton why` takes them.
+#: UNIX seconds, as `sexton why` accepts them.
 _MOMENT = re.compile(r"@?[0-9]{9,12}(?:\.[0-9]{1,9})?", re.ASCII)
 
 FROM = Parameter("from", "number", "UNIX seconds, inclusive")
@@ -155,20 +155,17 @@ def _flame(site: Site, values: Values) -> Made:
 
 
 def _functions(site: Site, values: Values) -> Made:
-    from sexton.profile.flame import functions
-
     seen = site.view.seen(*span_of(values), _who(values), site.stop)
-    found = functions(seen.flame)
-    shown = found[:_MOST_FUNCTIONS]
-    document = documents.functions_document(shown, seen.flame.samples, len(found) - len(shown))
+    document = documents.functions_document(seen.flame, _MOST_FUNCTIONS)
     return Made({**document, "note": seen.note})
 
 
 def _explain(site: Site, values: Values) -> Made:
+    from sexton.explorer.tiles.questions import finding_marks
     from sexton.reports.json.diagnosis import diagnosis_json
 
     found = site.view.diagnosis(*span_of(values), site.stop)
-    marks = documents.mark_documents(site.view.finding_marks(found))
+    marks = documents.mark_documents(finding_marks(found))
     return Made({**diagnosis_json(found), "marks": marks})
 
 
@@ -204,6 +201,7 @@ def _who(values: Values) -> Who:
 
 
 def _known(site: Site, values: Values) -> dict[str, Any]:
+    """The lane of the request, as `View.about` lists it."""
     lanes: dict[str, dict[str, Any]] = {lane["id"]: lane for lane in site.about()["lanes"]}
     if values["lane"] not in lanes:
         raise Refused(f"no lane {values['lane']!r}; lanes: {', '.join(lanes)}", 404)

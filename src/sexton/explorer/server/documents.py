@@ -21,13 +21,14 @@ import numpy as np
 from sexton.model.lane import COLUMNS, MOST_TILES, Strip
 from sexton.model.profile import Kind
 from sexton.model.text import printable, shorten
+from sexton.profile.flame import functions
 from sexton.profile.select import below
 from sexton.reports.svg.flame_picture import MOST_BOXES, Box, boxes_of, difference_boxes, shown_name
 
 if TYPE_CHECKING:
     from sexton.explorer.tiles.time_order import Ordered
     from sexton.model.lane import Marked, Table
-    from sexton.model.profile import Bools, Flame, FlameDifference, FunctionCount, Tree
+    from sexton.model.profile import Bools, Flame, FlameDifference, Tree
 
 STRIP, MARKS, TABLE = "sexton.strip/1", "sexton.marks/1", "sexton.table/1"
 FLAME, FUNCTIONS, NEXT = "sexton.flame/1", "sexton.functions/1", "sexton.next/1"
@@ -40,7 +41,7 @@ _MOST_TEXT = 400
 _BOX_BYTES = 60
 #: Bytes of a cell, channels and planes included, by kind of lane.
 _CELL_BYTES = {"heat": 8, "lines": 8, "stacks": 4}
-KINDS = {Kind.ROOT: "root", Kind.TASK: "task", Kind.KERNEL: "kernel", Kind.USER: "user"}
+_KINDS = {Kind.ROOT: "root", Kind.TASK: "task", Kind.KERNEL: "kernel", Kind.USER: "user"}
 #: The largest response, before compression.
 MOST_BYTES = 1_000_000
 #: Smaller responses are sent uncompressed.
@@ -119,9 +120,9 @@ def table_document(table: Table) -> dict[str, Any]:
 def flame_document(
     flame: Flame, difference: FlameDifference | None, most: int = MOST_BOXES
 ) -> dict[str, Any]:
-    """The widest boxes, siblings by name; with a baseline what each held `before`."""
+    """The widest boxes, siblings by name; with a baseline, their samples `before`."""
     boxes = _boxes(flame, difference, most)
-    document = _flame_document(flame if difference is None else difference, boxes)
+    document = _flame_document(flame.tree if difference is None else difference.tree, boxes)
     if difference is None:
         total, before = flame.samples, None
         there = int((flame.tree.totals(flame.own) > 0).sum())
@@ -145,7 +146,7 @@ def flame_document(
 def sandwich_document(
     flame: Flame, difference: FlameDifference | None, function: str
 ) -> dict[str, Any]:
-    """The same of the stacks that have this function in them; `all` is what there is beside."""
+    """The same for stacks with this function in them; `all` counts all stacks."""
     if difference is None:
         inside = _inside(flame.tree, function)
         some = replace(flame, own=np.where(inside, flame.own, 0))
@@ -162,9 +163,9 @@ def sandwich_document(
 
 
 def ordered_document(found: Ordered, most: int = MOST_BOXES) -> dict[str, Any]:
-    """The widest boxes in the order of time, with the moment in which each begins."""
+    """The widest boxes in the order of time, with the time at which each begins."""
     boxes = sorted(_boxes(found.flame, None, most), key=lambda box: box.node)
-    document = _flame_document(found.flame, boxes)
+    document = _flame_document(found.flame.tree, boxes)
     document["nodes"]["start"] = [round(float(found.start[box.node]), 3) for box in boxes]
     return {
         "schema": FLAME,
@@ -179,27 +180,38 @@ def ordered_document(found: Ordered, most: int = MOST_BOXES) -> dict[str, Any]:
     }
 
 
-def _flame_document(flame: Flame | FlameDifference, boxes: Sequence[Box]) -> dict[str, Any]:
+def _flame_document(tree: Tree, boxes: Sequence[Box]) -> dict[str, Any]:
     """Boxes by column, each name once."""
-    names: dict[str, int] = {}
-    modules: dict[str, int] = {}
-    nodes: dict[str, list[Any]] = {
-        "parent": _parents(boxes),
-        "name": [names.setdefault(box.name, len(names)) for box in boxes],
-        "samples": [box.counts[-1] for box in boxes],
-        "own": [box.own for box in boxes],
-        "kind": _kinds(flame, boxes),
-        "module": [modules.setdefault(box.module, len(modules)) for box in boxes],
-    }
+    columns = named_columns(tree, boxes)
+    names, modules = columns.pop("names"), columns.pop("modules")
     return {
         "names": [shorten(name, _MOST_TEXT) for name in names],
         "modules": [shorten(module, _MOST_TEXT) for module in modules],
-        "nodes": nodes,
+        "nodes": {
+            **columns,
+            "parent": _parents(boxes),
+            "samples": [box.counts[-1] for box in boxes],
+            "own": [box.own for box in boxes],
+        },
+    }
+
+
+def named_columns(tree: Tree, boxes: Sequence[Box]) -> dict[str, list[Any]]:
+    """Names, modules and kinds of boxes; `name` and `module` are indexes into the lists."""
+    names: dict[str, int] = {}
+    modules: dict[str, int] = {}
+    kinds = tree.frames.kinds
+    return {
+        "name": [names.setdefault(box.name, len(names)) for box in boxes],
+        "module": [modules.setdefault(box.module, len(modules)) for box in boxes],
+        "kind": [_KINDS.get(Kind(int(kinds[tree.frame[box.node]])), "other") for box in boxes],
+        "names": list(names),
+        "modules": list(modules),
     }
 
 
 def _inside(tree: Tree, function: str) -> Bools:
-    """Per node: is it the function that documents call so, or called by it?"""
+    """Per node: is it the function with this name in documents, or called by it?"""
     frames = tree.frames
     named = (
         shorten(shown_name(*frame), _MOST_TEXT) == function
@@ -210,20 +222,21 @@ def _inside(tree: Tree, function: str) -> Bools:
     return below(tree, found)
 
 
-def functions_document(
-    functions: Iterable[FunctionCount], samples: int, left_out: int = 0
-) -> dict[str, Any]:
+def functions_document(flame: Flame, most: int) -> dict[str, Any]:
+    """The functions with the most samples."""
+    found, samples = functions(flame), flame.samples
     rows = [
         {
             "name": shorten(shown_name(function.name, function.module), _MOST_TEXT),
             "module": function.module,
-            "kind": KINDS.get(Kind(function.kind), "other"),
+            "kind": _KINDS.get(Kind(function.kind), "other"),
             "self": function.own,
             "total": function.total,
             "share": function.own / samples if samples else None,
         }
-        for function in functions
+        for function in found[:most]
     ]
+    left_out = len(found) - len(rows)
     return {"schema": FUNCTIONS, "rows": rows, "samples": samples, "left_out": left_out}
 
 
@@ -237,7 +250,7 @@ def next_document(found: Marked | None) -> dict[str, Any]:
 
 
 def _text(text: str) -> str:
-    """Cut first, then escaped, then cut again: escapes are longer."""
+    """Shorten, escape, and shorten again: escapes are longer."""
     return shorten(printable(shorten(text, _MOST_TEXT)), _MOST_TEXT)
 
 
@@ -269,12 +282,6 @@ def _parents(boxes: Sequence[Box]) -> list[int]:
         parents.append(above[-1] if above else -1)
         above.append(number)
     return parents
-
-
-def _kinds(flame: Flame | FlameDifference, boxes: Sequence[Box]) -> list[str]:
-    tree = flame.tree
-    kinds = tree.frames.kinds
-    return [KINDS.get(Kind(int(kinds[tree.frame[box.node]])), "other") for box in boxes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,8 @@ class Guard:
 def refused(scope: Scope, door: Door) -> Refusal | None:
     """Why the request is refused; `None` if it is allowed."""
     if scope["method"] not in METHODS:
-        return Refusal(405, "only GET and HEAD are allowed: the API is read-only", (_allow(),))
+        allowed = (b"allow", ", ".join(METHODS).encode())
+        return Refusal(405, "only GET and HEAD are allowed: the API is read-only", (allowed,))
     host = _only(scope, b"host")
     if host is None or not _ours(host, scope, door):
         return Refusal(403, "the Host header does not name this server")
@@ -203,10 +204,6 @@ def _only(scope: Scope, name: bytes) -> str | None:
     """The value of a header that was sent exactly once."""
     found = _all(scope, name)
     return found[0] if len(found) == 1 else None
-
-
-def _allow() -> tuple[bytes, bytes]:
-    return b"allow", ", ".join(METHODS).encode()
 
 
 def _missing(message: Message) -> Iterable[tuple[bytes, bytes]]:

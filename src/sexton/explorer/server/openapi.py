@@ -143,8 +143,20 @@ _ERRORS = {
 def description() -> dict[str, Any]:
     """The OpenAPI document."""
     paths = {endpoint.path: {"get": _operation(endpoint)} for endpoint in ENDPOINTS}
-    paths["/api/live"] = {"get": _live()}
-    paths["/openapi.json"] = {"get": _self()}
+    paths["/api/live"] = {
+        "get": {
+            "operationId": "live",
+            "summary": 'Server-sent events, {"end": s} whenever a live recording grows',
+            "responses": _responses("text/event-stream", _TEXT),
+        }
+    }
+    paths["/openapi.json"] = {
+        "get": {
+            "operationId": "openapi",
+            "summary": "This document",
+            "responses": _responses("application/json", {"type": "object"}),
+        }
+    }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -191,22 +203,6 @@ def _responses(kind: str, schema: Schema) -> dict[str, Any]:
     }
     good = {"description": "OK", "content": {kind: {"schema": schema}}}
     return {"200": good, "304": {"description": "Not modified"}, **errors}
-
-
-def _live() -> dict[str, Any]:
-    return {
-        "operationId": "live",
-        "summary": 'Server-sent events, {"end": s} whenever a live recording grows',
-        "responses": _responses("text/event-stream", _TEXT),
-    }
-
-
-def _self() -> dict[str, Any]:
-    return {
-        "operationId": "openapi",
-        "summary": "This document",
-        "responses": _responses("application/json", {"type": "object"}),
-    }
 
 
 def _ref(name: str) -> Schema:

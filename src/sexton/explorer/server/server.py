@@ -47,7 +47,7 @@ _MOST_CONNECTIONS = 256
 _SELDOM = 50_000
 #: A connection is closed if its request takes longer than this.
 REQUEST_S = 10.0
-#: And if its client does not take so many bytes of an answer in so many seconds.
+#: And if its client reads fewer bytes of an answer than this in this many seconds.
 ANSWER_S, LEAST_TAKEN = 20.0, 64 << 10
 #: Connections per address; a page uses six, and all users of a tunnel share one address.
 MOST_OF_ONE = 128
@@ -57,7 +57,7 @@ _READ_FIRST_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What to serve, and where. `token` is `None` where none was given.
+    """What to serve, and where. `token` is None if none was given.
 
     `reading` is entered while the recording is read, before the URL is printed.
     """
@@ -77,7 +77,7 @@ def serve(setup: Setup) -> int:
     show = _browser() if setup.open else None
     growing = is_locked(setup.directory)
     confine(limits_for(setup.directory, growing=growing)._replace(cpu_s=None))
-    os.register_at_fork(after_in_child=bound[0].close)  # they answer only us
+    os.register_at_fork(after_in_child=bound[0].close)  # workers do not serve clients
     from sexton.explorer.tiles.view import View
 
     gc.set_threshold(_SELDOM)  # tiles create no reference cycles
@@ -112,9 +112,8 @@ def serve_view(
     print(address, flush=True)
     if show is not None:
         show(address)
-    logging.getLogger("uvicorn.error").setLevel(
-        logging.CRITICAL
-    )  # malformed requests are not worth a log line
+    # Malformed requests are not worth a log line.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     asyncio.run(server.serve([listening]))
     return 0
 
@@ -179,8 +178,8 @@ class LimitedProtocol(H11Protocol):
             self._waiting = None
 
     def _drain(self) -> None:
-        """Look later how much of the answer was taken. A transport that is closed waits for its
-        client as well."""
+        """Check later how much of the answer the client has read. A closing transport waits for
+        its client, too."""
         left: int = self.transport.get_write_buffer_size()
         if left and self._draining is None:
             self._draining = self.loop.call_later(ANSWER_S, self._drained, left)
@@ -254,8 +253,9 @@ def read_token(path: str) -> str:
 
 
 def _ours() -> list[signal.Signals]:
+    """Signals that end the server, without those that nohup ignores."""
     every = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-    return [part for part in every if signal.getsignal(part) is not signal.SIG_IGN]  # nohup
+    return [number for number in every if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def _bound(host: str, port: int) -> tuple[socket.socket, str]:
@@ -302,8 +302,8 @@ def _address(host: str, address: str, port: int) -> str:
 
 
 def _browser() -> Callable[[str], None] | None:
-    """A function that opens a browser on a desktop; `None` without one, where a text browser would
-    hide the URL. A confined process starts no program, so a child does, which waits for the URL."""
+    """A function that opens a browser; None without a desktop, since a text browser would hide the
+    URL. A confined process starts no program, so a child does, which waits for the URL."""
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         print("sexton: no desktop session; open the URL yourself", file=sys.stderr)
         return None
@@ -312,7 +312,7 @@ def _browser() -> Callable[[str], None] | None:
         try:
             os.close(writer)
             address = os.read(reader, 4096).decode()
-            if address:  # else the server ended before it had one
+            if address:  # else the server exited before it had one
                 import webbrowser
 
                 webbrowser.open(address)

@@ -3,14 +3,13 @@
 A request is looked up by its full path among the files found then: no path traversal, no symlinks,
 no directory listing.
 
-The page has more than thirty small modules, which take a browser a third of a second to load one by
+The page has some forty small modules, which take a browser a third of a second to load one by
 one. So ``/`` loads them joined into one script; ``/index.html`` loads the modules separately, for
 development.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -45,37 +44,31 @@ class StaticFiles:
 
     def __init__(self, folder: Path | None = None) -> None:
         place = Path(str(files("sexton.explorer.server") / "page")) if folder is None else folder
-        self._plain: dict[str, Body] = {}
-        self._gzipped: dict[str, Body] = {}
-        for path, kind in _found(place):
-            self._keep("/" + path.relative_to(place).as_posix(), path.read_bytes(), kind)
+        self._files: dict[str, tuple[Body, Body]] = {}
+        for path in sorted(place.rglob("*")):
+            if path.suffix in TYPES and path.is_file() and not path.is_symlink():
+                name = "/" + path.relative_to(place).as_posix()
+                self._keep(name, path.read_bytes(), path.suffix)
         if folder is None:
             index = (place / INDEX[1:]).read_text("utf-8")
             together = _ONE_BY_ONE.sub("", index).replace("</head>", _TOGETHER, 1)
-            self._keep("/", together.encode(), TYPES[".html"])
-            self._keep(SCRIPT, explorer_script("boot.js").encode(), TYPES[".js"])
-            self._keep(STYLE, explorer_style().encode(), TYPES[".css"])
-        elif INDEX in self._plain:
-            self._plain["/"], self._gzipped["/"] = self._plain[INDEX], self._gzipped[INDEX]
+            self._keep("/", together.encode(), ".html")
+            self._keep(SCRIPT, explorer_script("boot.js").encode(), ".js")
+            self._keep(STYLE, explorer_style().encode(), ".css")
+        elif INDEX in self._files:
+            self._files["/"] = self._files[INDEX]
 
-    def _keep(self, name: str, content: bytes, kind: str) -> None:
-        self._plain[name] = body_of(content, kind, AGAIN, gzipped=False)
-        self._gzipped[name] = body_of(content, kind, AGAIN, gzipped=True)
+    def _keep(self, name: str, content: bytes, suffix: str) -> None:
+        plain, gzipped = (
+            body_of(content, TYPES[suffix], AGAIN, gzipped=gzipped) for gzipped in (False, True)
+        )
+        self._files[name] = plain, gzipped
 
     @property
     def names(self) -> list[str]:
-        return sorted(self._plain)
+        return sorted(self._files)
 
     def get(self, path: str, gzipped: bool) -> Body | None:
-        """The file, or `None`."""
-        return (self._gzipped if gzipped else self._plain).get(path)
-
-
-def _found(place: Path) -> list[tuple[Path, str]]:
-    found = []
-    for folder, _, names in os.walk(place):
-        for name in sorted(names):
-            path = Path(folder) / name
-            if path.suffix in TYPES and path.is_file() and not path.is_symlink():
-                found.append((path, TYPES[path.suffix]))
-    return found
+        """The file, or None."""
+        found = self._files.get(path)
+        return None if found is None else found[gzipped]

@@ -1,11 +1,11 @@
-"""The guided tour of a recording, made from its own diagnosis: no time, core or unit stands here.
+"""The guided tour of a recording, made from its diagnosis: no time, core or unit is fixed here.
 
-It begins where a dashboard ends: with the machine's average, a point a minute. The second step
-unfolds the cores, and the stall is there. Then the best chain is walked back, link by link, from
-the symptom to its cause, and the last step shows what a cure measured before and after.
+It begins where a dashboard ends: with the machine's average, one point a minute. The second step
+shows every core, and the stall appears. Then it follows the best chain back, link by link, from the
+symptom to its cause, and the last step shows measurements before and after a cure.
 
-A step is data (`sexton.tour/1`): words, facts, and a view which the page applies: the visible
-span, the lanes that are open, the span that is chosen and the place in the chain.
+A step is data (`sexton.tour/1`): text, facts, and a view which the page applies: the visible span,
+the open lanes, the selected span and the place in the chain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sexton.explain.registry import rule_of
 from sexton.explain.story import short
 from sexton.model.chain import Chain, Link
 from sexton.model.diagnosis import Diagnosis
-from sexton.model.finding import Evidence, Finding
+from sexton.model.finding import Finding
 from sexton.model.lane import COLUMNS, MOST_TILES, Strip, column_s
 from sexton.model.text import count, seconds, shorten, size
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from sexton.explorer.tiles.view import View
 
 SCHEMA = "sexton.tour/1"
-#: The recording that the package brings along, and what is real in it.
+#: The recording in this package; its README says what is real in it.
 INCIDENT = Path(__file__).parent / "incident"
-#: Columns of 2^6 s: a point a minute, as most dashboards have it.
+#: Columns of 2^6 s: one point a minute, as on most dashboards.
 MINUTE_LEVEL = 6
 #: The lane that hides the stall and the one that shows it.
 AVERAGE, CORES = "average", "cores"
-#: So much is shown on either side of what a step is about, and of its length as much again.
+#: Seconds shown on either side of a step's span, besides the length of that span.
 _AROUND_S = 8.0
 _MOST_OF_IT = 0.8
 _MOST_FACTS = 2
@@ -47,21 +47,21 @@ _KERNEL_LOG = ("/dev/kmsg", "kernel log")
 
 
 class Scene(NamedTuple):
-    """What a tour is made from: the diagnosis, the lanes there are, and the minutes' averages."""
+    """What a tour is made from: the diagnosis, the lanes, and the averages by minute."""
 
     diagnosis: Diagnosis
     lanes: Sequence[str]
-    #: Busy per cent of the whole machine, a point a minute; `None` where nothing was read.
+    #: Busy percent of the whole machine, one per minute; None if nothing was read.
     minutes: Sequence[float | None]
-    #: Lines of the kernel's log that no driver wrote: a lab's scene names them.
+    #: Kernel log lines that the lab injected.
     injected: Sequence[str] = ()
-    #: Lanes that stay at nothing from end to end: no step opens them.
+    #: Lanes that are zero throughout: no step opens them.
     quiet: Sequence[str] = ()
 
 
 def scene_of(view: View, injected: Sequence[str] = ()) -> Scene:
-    """All of a recording."""
-    view.warm()  # only then every lane knows its rows
+    """The scene of a whole recording."""
+    view.warm()  # lanes know their rows only after this
     about = view.about()
     lanes = [lane["id"] for lane in about["lanes"] if lane["series"] or lane["kind"] == "marks"]
     diagnosis = view.diagnosis(about["start"], about["end"])
@@ -73,7 +73,7 @@ def scene_of(view: View, injected: Sequence[str] = ()) -> Scene:
 
 def _is_quiet(view: View, lane: str, diagnosis: Diagnosis) -> bool:
     strip = _coarse(view, lane, diagnosis)
-    return not (strip.planes["peak"] > 0).any()  # absent is not more than nothing, either
+    return not (strip.planes["peak"] > 0).any()  # false for NaN, too
 
 
 def _minutes(view: View, diagnosis: Diagnosis) -> list[float | None]:
@@ -83,14 +83,14 @@ def _minutes(view: View, diagnosis: Diagnosis) -> list[float | None]:
 
 
 def _coarse(view: View, lane: str, diagnosis: Diagnosis) -> Strip:
-    """All of it, a column a minute."""
+    """The whole lane, one column a minute."""
     tile_s = COLUMNS * column_s(MINUTE_LEVEL)
     first, last = (int(edge // tile_s) for edge in (diagnosis.start, diagnosis.end))
     return view.strip(lane, MINUTE_LEVEL, first, min(last - first + 1, MOST_TILES))
 
 
 def read_injected(folder: Path = INCIDENT) -> tuple[str, ...]:
-    """The lines that the scene wrote into the kernel's log itself."""
+    """The lines that the lab wrote into the kernel log."""
     return tuple(json.loads((folder / "scene.json").read_text("utf-8"))["injected"])
 
 
@@ -101,7 +101,7 @@ def read_cure(folder: Path = INCIDENT) -> dict[str, Any]:
 
 
 def tour(scene: Scene, cure: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The steps. A recording in which no chain was found has no tour."""
+    """The steps; `CommandError` if the recording has no chain."""
     diagnosis = scene.diagnosis
     if not diagnosis.chains:
         raise CommandError("a tour follows a chain of causes, and this recording has none")
@@ -120,7 +120,7 @@ def tour(scene: Scene, cure: Mapping[str, Any] | None = None) -> dict[str, Any]:
         "title": f"{count(len(steps), 'step')} from the symptom to the cause",
         "recording": _recording_line(diagnosis),
         "steps": steps,
-        # What is kept of a step's view when the tour ends: where one looks, but with every lane.
+        # Changes to a step's view when the tour ends: the span stays, every lane is shown.
         "after": {
             "open": list(scene.lanes),
             "grain": None,
@@ -139,34 +139,18 @@ def _recording_line(diagnosis: Diagnosis) -> str:
 
 
 def _average(scene: Scene, chain: Chain) -> dict[str, Any]:
-    diagnosis = scene.diagnosis
-    said = [minute for minute in scene.minutes if minute is not None]
-    text = "The average over all cores, one point a minute, shows nothing unusual."
-    if said:
-        low, high = f"{min(said):.0f}", f"{max(said):.0f}"
+    known = [minute for minute in scene.minutes if minute is not None]
+    average = "The average over all cores, one point a minute, shows nothing unusual."
+    if known:
+        low, high = f"{min(known):.0f}", f"{max(known):.0f}"
         between = f"{low} %" if low == high else f"between {low} and {high} %"
-        text = f"One point a minute, as on a dashboard: the machine was {between} busy."
-    symptom = diagnosis.by_id[chain.symptom]
-    return {
-        "id": "average",
-        "title": "The average hides it",
-        "text": [f"{_sentence(symptom.summary)} What happened?", text],
-        "next": "Press → to see each core.",
-        "facts": [],
-        "view": {
-            "from": diagnosis.start,
-            "to": diagnosis.end,
-            "open": _open(scene, (AVERAGE,)),
-            "focus": AVERAGE if AVERAGE in scene.lanes else None,
-            "select": None,
-            "link": None,
-            "flame": False,
-            "grain": MINUTE_LEVEL,
-            "plane": "mean",
-            "tall": _open(scene, (AVERAGE,)),
-            "core": None,
-        },
-    }
+        average = f"One point a minute, as on a dashboard: the machine was {between} busy."
+    symptom = scene.diagnosis.by_id[chain.symptom]
+    text = [f"{_sentence(symptom.summary)} What happened?", average]
+    step = _step("average", "The average hides it", text, [])
+    step["next"] = "Press → to see each core."
+    step["view"] = {**_view(scene, None, (AVERAGE,)), "grain": MINUTE_LEVEL, "plane": "mean"}
+    return step
 
 
 def _unfolded(scene: Scene, chain: Chain, held: Finding) -> dict[str, Any]:
@@ -186,7 +170,7 @@ def _unfolded(scene: Scene, chain: Chain, held: Finding) -> dict[str, Any]:
 
 
 def _link(scene: Scene, chain: Chain, at: int) -> dict[str, Any]:
-    """One finding of the chain, and why it came of the one before; of the root, that it is one."""
+    """One finding of the chain, and how the one before caused it, or that it is the root cause."""
     diagnosis = scene.diagnosis
     finding = diagnosis.by_id[chain.findings[at]]
     detector = detector_of(finding.id)
@@ -205,7 +189,7 @@ def _link(scene: Scene, chain: Chain, at: int) -> dict[str, Any]:
     if _holds_core(finding.id):
         cores = finding.entities.get("core", ())
         step["view"] |= {"flame": True, "core": cores[0] if len(cores) == 1 else None}
-        step["view"]["tall"] = _open(scene, (CORES,))  # the rest of the room is the flame graph's
+        step["view"]["tall"] = _open(scene, (CORES,))  # leave room for the flame graph
     return step
 
 
@@ -235,13 +219,13 @@ def _beginning(chain: Chain) -> str:
 
 
 def _when(diagnosis: Diagnosis, finding: Finding) -> str:
-    """At which time of day, where that is not all of the recording."""
+    """The time of day; empty if it lasts for most of the recording."""
     at = None if _lasts(diagnosis, finding) else finding.start
     return f"At {clock(at)} UTC: " if clock(at) else ""
 
 
 def _lasts(diagnosis: Diagnosis, finding: Finding) -> bool:
-    """Does it last for most of the recording, so that it has no moment to show?"""
+    """Does it last for most of the recording?"""
     end = finding.end if finding.end is not None else finding.start
     if finding.start is None or end is None:
         return True
@@ -274,7 +258,7 @@ def _compared(row: Mapping[str, Any]) -> dict[str, Any]:
     """Before and after as text, and as numbers if both are numbers."""
     after, before = (_number(row[side], row["unit"]) for side in ("after", "before"))
     both = [row["before"], row["after"]]
-    fact: dict[str, Any] = _said(row["what"], after, before)
+    fact: dict[str, Any] = _fact(row["what"], after, before)
     return fact if any(isinstance(side, str) for side in both) else {**fact, "numbers": both}
 
 
@@ -307,7 +291,7 @@ def _step(name: str, title: str, text: list[str], facts: list[dict[str, Any]]) -
 def _view(
     scene: Scene, finding: Finding | None, lanes: Sequence[str], cause: Finding | None = None
 ) -> dict[str, Any]:
-    """Around a finding, and around its cause, where these have a moment; else all of it."""
+    """The span around a finding and its cause; all of it for one that lasts throughout."""
     diagnosis = scene.diagnosis
     first, last = diagnosis.start, diagnosis.end
     chosen = _moment(diagnosis, finding)
@@ -341,25 +325,21 @@ def _moment(diagnosis: Diagnosis, finding: Finding | None) -> list[float] | None
 
 
 def _open(scene: Scene, lanes: Sequence[str]) -> list[str]:
-    """Of these the ones that the recording has, and in which anything is to be seen."""
+    """Those of the lanes that are recorded and not quiet."""
     return [lane for lane in lanes if lane in scene.lanes and lane not in scene.quiet]
 
 
 def _facts(finding: Finding, text: Sequence[str]) -> list[dict[str, str]]:
     """The first pieces of evidence of the current state, without repetitions."""
-    firsts: dict[str, Evidence] = {}
+    facts: dict[str, dict[str, str]] = {}
     for evidence in finding.evidence:
         if not evidence.outlook and not any(evidence.value in sentence for sentence in text):
-            firsts.setdefault(evidence.what, evidence)
-    return [_fact(first) for first in list(firsts.values())[:_MOST_FACTS]]
+            value, normal = shorten(evidence.value, 120), shorten(evidence.normal, 60)
+            facts.setdefault(evidence.what, _fact(evidence.what, value, normal, evidence.source))
+    return list(facts.values())[:_MOST_FACTS]
 
 
-def _fact(evidence: Evidence) -> dict[str, str]:
-    value = shorten(evidence.value, 120)
-    return _said(evidence.what, value, shorten(evidence.normal, 60), evidence.source)
-
-
-def _said(what: str, here: str, normal: str, source: str = "") -> dict[str, str]:
+def _fact(what: str, here: str, normal: str, source: str = "") -> dict[str, str]:
     return {"what": what, "here": here, "normal": normal, "source": source}
 
 

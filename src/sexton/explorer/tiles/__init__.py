@@ -1,4 +1,4 @@
-"""A recording as pictures over one time axis: what the explorer draws.
+"""A recording as tiles over one time axis, which the explorer draws.
 
-`view.View` is the door. A lane is one module in `sexton.explorer.lanes`, found by `registry`.
+Start with `view.View`. A lane is one module in `sexton.explorer.lanes`, found by `registry`.
 """

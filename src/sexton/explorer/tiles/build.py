@@ -1,9 +1,9 @@
 """From counters to columns of one second.
 
-A reading covers the time since the one before it: `sexton.series.meter` makes the value of a metric
-in that step, and handles resets and gaps. The second whose middle lies in the step takes the value.
-A reading that came so early that no second's middle lies in its step shares a second with its
-neighbour, and the higher of the two is shown.
+A reading covers the time since the previous one: `sexton.series.meter` computes the value of a
+metric in that step, and handles resets and gaps. The second whose middle lies in the step gets the
+value. A reading so early that no second's middle lies in its step shares a second with its
+neighbour, and the higher value of the two is shown.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from sexton.store.arrays import numbers
 from sexton.store.recording import Segment
 from sexton.store.schema import MONO, WALL
 
-#: Between the clocks at a segment's begin and its end: more, and the wall clock jumped inside.
+#: If the clocks differ by more between a segment's start and end, the wall clock jumped inside.
 _DRIFT_S = 0.05
-#: Wall times beyond the year 5138 are no times.
+#: Wall times beyond the year 5138 are invalid.
 MOST_S = 1e11
-#: No table is read less often than every hour: a reading covers no more than this.
+#: Tables are read at least every hour: a reading covers no more than this.
 _REACH_S = 4096.0
 
 
-#: A node may have more of anything than anyone wants to see drawn.
+#: Rows per lane; a node may have more of anything than is useful to draw.
 MOST_THINGS = 8_000
 
 
 class Clock:
-    """One segment's wall clock by its monotonic one."""
+    """Converts a segment's monotonic times to wall times."""
 
     def __init__(self, segment: Segment) -> None:
         first, last = (pair[1] - pair[0] for pair in (segment.start, segment.end))
@@ -57,7 +57,7 @@ class Clock:
         self._mono, self._offset = mono, offset
 
     def wall(self, mono: F64) -> F64:
-        """By the reading at that moment or before it; in between, where nothing jumped."""
+        """By the last reading at or before each time; interpolated if the clock did not jump."""
         if self._steady:
             found: F64 = mono + np.interp(mono, self._mono, self._offset)
             return found
@@ -65,22 +65,22 @@ class Clock:
         return mono + self._offset[np.clip(at, 0, len(self._mono) - 1)]
 
     def at(self, mono: float) -> float:
-        """The same of one moment."""
+        """The same for one time."""
         return float(self.wall(np.array([mono]))[0])
 
 
 class Part(NamedTuple):
-    """One segment, with its clock: what builders are fed."""
+    """One segment with its clock; builders are fed these."""
 
     book: SegmentReader
     clock: Clock
 
 
 class Taken(NamedTuple):
-    """What the readings of one segment say: a row per thing, a column per reading.
+    """Values from the readings of one segment: a row per thing, a column per reading.
 
-    `start` and `end` are wall seconds: the time each reading covers. A reading after a gap
-    covers at most its last second if it is a level, and nothing if it is a rate.
+    `start` and `end` are the wall seconds each reading covers. A reading after a gap covers at most
+    its last second if it is a level, and nothing if it is a rate.
     """
 
     start: F64
@@ -89,13 +89,13 @@ class Taken(NamedTuple):
     values: dict[str, F32]
 
     def at_most(self, seconds: float) -> Taken:
-        """The same, with no reading covering more than so many seconds: nothing that happens is
-        written down where nothing does, and the reading before is not the row before."""
+        """The same, with no reading covering more than these seconds: some tables have rows only
+        when something happens, so the previous row is not the previous reading."""
         return self._replace(start=np.maximum(self.start, self.end - seconds))
 
 
 class Metrics:
-    """Some metrics of one table, segment by segment and in the order of time."""
+    """Metrics of one table, read segment by segment in the order of time."""
 
     def __init__(self, *metrics: Metric) -> None:
         self._metrics = metrics
@@ -109,11 +109,11 @@ class Metrics:
 
     @property
     def cores(self) -> CoreSeries | None:
-        """What the shares that were taken last were made of."""
+        """The series behind the shares that were taken last."""
         return self._meter.cores
 
     def take(self, part: Part) -> Taken | None:
-        """What a segment adds to what was taken before; `None` where that is nothing."""
+        """What a segment adds to what was taken before; None if nothing."""
         segment = part.book.segment
         read = self._read.pop(segment.name, None)
         if segment.boot_id != self._boot:
@@ -137,7 +137,7 @@ class Metrics:
         return Taken(columns.wall - spent, columns.wall, made[0].things, values)
 
     def over(self, window: Window) -> Taken | None:
-        """The same of a whole window; `None` where it has none of the table."""
+        """The same for a whole window; None if it has no rows of the table."""
         found = several(window, self._metrics)
         if not found:
             return None
@@ -150,8 +150,7 @@ class Metrics:
         return Taken(first.wall - spent, first.wall, first.things, values)
 
     def ahead(self, part: Part) -> None:
-        """Read what `take` will need of a later segment, from another thread: Arrow and numpy
-        release the interpreter's lock."""
+        """Read what `take` will need of a later segment; may run in another thread."""
         if part.book.segment.rows(self.table):
             self._read[part.book.segment.name] = self._columns(part)
 
@@ -163,7 +162,7 @@ class Metrics:
         return found._replace(wall=part.clock.wall(found.mono))
 
     def _since(self, columns: Columns | None) -> Columns | None:
-        """Only readings that were not taken before."""
+        """The readings that were not taken before."""
         if columns is None or columns.mono[0] > self._last:
             return columns
         later = columns.mono > self._last
@@ -176,7 +175,7 @@ class Metrics:
 def read_columns(
     reader: SegmentReader, kind: type[Row], names: Sequence[str], wanted: Wanted | None
 ) -> Columns | None:
-    """Some columns of one segment's table; `None` where there is nothing to read."""
+    """Some columns of one segment's table; None if it has none of them."""
     piece = reader.columns(kind, names, wanted)
     if piece is None or not piece.things:
         return None
@@ -186,7 +185,7 @@ def read_columns(
 
 
 def _padded(values: Floats, number: int) -> F32:
-    """A value for every reading: the first of all has no step that leads to it."""
+    """A value for every reading; NaN for the first of all, which has no step before it."""
     made = values.astype(np.float32, copy=False)
     if made.shape[1] == number:
         return made
@@ -195,7 +194,7 @@ def _padded(values: Floats, number: int) -> F32:
 
 
 class Place(NamedTuple):
-    """Which seconds take which readings; `early` are those that share a second."""
+    """Which seconds get which readings; `early` ones share a second."""
 
     columns: Ints
     readings: Ints
@@ -205,7 +204,7 @@ class Place(NamedTuple):
 def places(start: F64, end: F64) -> Iterator[Place]:
     """Columns of the readings that cover `start` to `end` (wall seconds)."""
     fine = np.isfinite(end) & (np.abs(end) < MOST_S)
-    turns = np.flatnonzero(np.diff(end) <= 0) + 1  # the clock was set back: what follows is later
+    turns = np.flatnonzero(np.diff(end) <= 0) + 1  # the clock was set back
     for run in np.split(np.arange(len(end)), turns):
         run = run[fine[run]]
         if len(run):
@@ -215,14 +214,14 @@ def places(start: F64, end: F64) -> Iterator[Place]:
 def _in_order(start: F64, end: F64, run: Ints) -> Iterator[Place]:
     first = np.floor(start).astype(np.int64)
     last = np.floor(end).astype(np.int64)
-    # Each reading's seconds, and not all between the first and the last: a clock may jump by years.
+    # Only each reading's own seconds: between the first and the last a clock may jump by years.
     number = last - first + 1
     at = np.repeat(np.arange(len(run)), number)
     offset = np.arange(len(at)) - np.repeat(np.cumsum(number) - number, number)
     second = first[at] + offset
     inside = (second + 0.5 > start[at]) & (second + 0.5 <= end[at])
     columns, chosen = second[inside], at[inside]
-    # Where a clock was set forward two readings may claim one second: the later has it.
+    # If a clock was set forward, two readings may claim one second: the later one gets it.
     columns, from_end = np.unique(columns[::-1], return_index=True)
     chosen = chosen[::-1][from_end]
     if len(columns):
@@ -246,14 +245,14 @@ def put_at(
     rows: Ints | None = None,
     hotter: bool = False,
 ) -> None:
-    """The same where the places are known; with `hotter` what is there stays where it is higher."""
+    """The same for known places; with `hotter`, higher values that are already there stay."""
     for place in where:
         some = values[:, :, as_slice(place.readings)]
         pyramid.put(place.columns, some, hotter or place.early, rows)
 
 
 class Rows:
-    """Which row of a pyramid a thing has; given in the order in which they come."""
+    """The row of each thing in a pyramid, assigned in the order of their first appearance."""
 
     def __init__(self) -> None:
         self._places: dict[Any, int] = {}
@@ -269,14 +268,14 @@ class Rows:
         return iter(self._places)
 
     def of(self, things: list[Any]) -> npt.NDArray[np.int64]:
-        """Their rows; mostly they are those of the segment before."""
+        """Their rows; cached, since they are mostly those of the previous segment."""
         if things != self._known[0]:
             rows = [self._places.setdefault(thing, len(self._places)) for thing in things]
             self._known = (things, np.array(rows, np.int64))
         return self._known[1]
 
     def spread(self, things: list[Any], values: Array, absent: float) -> Array:
-        """`values` (channels, things, …) as rows; those that are not among them are absent."""
+        """`values` (channels, things, …) in their rows; other rows are absent."""
         rows = self.of(things)
         if len(rows) == len(self._places) and (rows == np.arange(len(rows))).all():
             return values

@@ -1,10 +1,10 @@
-"""Flame graphs of any span of a recording, by wall time: what `sexton profile flame` shows.
+"""Flame graphs of any span of a recording, by wall time, as `sexton profile flame` makes them.
 
-The engine is `sexton.profile`; here a span of wall time becomes a choice of samples of one boot.
+`sexton.profile` does the work; here a span of wall time becomes a selection of samples of one boot.
 
 A minute of a large node is half a million samples, and stacks may have been taken all night or for
-some minutes after each alarm. So first a little of it is shown, evenly spread over the time of
-which there are stacks, and then as much as is worth waiting for: all of a quarter of an hour.
+some minutes after each alarm. So first a small part is shown, evenly spread over the time that has
+stacks, and then as much as is worth waiting for: up to a quarter of an hour in full.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sexton.errors import StoreError
-from sexton.explorer.tiles.feeding import ANNEXES_LATE
+from sexton.explorer.tiles.follow import ANNEXES_LATE
 from sexton.explorer.tiles.time_order import Ordered, Shown, in_time_order
 from sexton.model.profile import Facts, Flame, FlameDifference
 from sexton.model.text import seconds
@@ -31,13 +31,13 @@ from sexton.store.annex import Annex
 from sexton.store.recording import Recording
 
 Window = tuple[float, float]
-#: Stacks are decoded so long after they were sampled, at the most.
+#: Stacks are decoded at most this long after they were sampled.
 LATE_S = 600.0
-#: At first so many samples, in so many places; and in how many seconds, if it is not known how many
-#: there are in one.
+#: A preview has about this many samples from this many places; and this many seconds, if samples
+#: per second are unknown.
 _QUICK_SAMPLES, _QUICK_SLICES, _QUICK_S = 200_000, 3, 15.0
 _LEAST_S = 0.3
-#: Then so many seconds; of more than these, slices. Two spans are compared at once.
+#: Up to this many seconds are shown in full, of more only slices; less if two spans are compared.
 LONGEST_S, COMPARED_S = 900.0, 300.0
 SLICES, SLICE_S = 24, 15.0
 
@@ -51,14 +51,14 @@ class Reach(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What is looked at; `note` says which part is shown, empty if all of it is."""
+    """The windows that are shown; `note` says which part of the span that is, empty if all."""
 
     windows: list[Window]
     note: str
 
 
 def choose(span: Window, reaches: Sequence[Reach], quick: bool = False) -> Choice:
-    """What of a span is looked at; no windows where there are no stacks in it.
+    """Which parts of a span to show; no windows if it has no stacks.
 
     >>> night = [Reach(0.0, 43200.0, 43200 * 9000)]
     >>> choose((10.0, 70.0), night)
@@ -87,7 +87,7 @@ def choose(span: Window, reaches: Sequence[Reach], quick: bool = False) -> Choic
 
 
 def nearest(span: Window, to: Window) -> Window:
-    """As much of a long span as is compared, where it is nearest to another one.
+    """The part of a long span that is compared: the one nearest to the other span.
 
     >>> nearest((0.0, 5000.0), (6000.0, 6010.0)), nearest((7000.0, 7010.0), (0.0, 1.0))
     ((4700.0, 5000.0), (7000.0, 7010.0))
@@ -99,7 +99,7 @@ def nearest(span: Window, to: Window) -> Window:
 
 
 def cut_note(span: Window, baseline: Window) -> str:
-    """What of two spans is compared, where it is not all.
+    """Which part of two spans is compared, empty if all.
 
     >>> cut_note((0.0, 60.0), (60.0, 90.0)), cut_note((0.0, 60.0), (60.0, 9000.0))
     ('', 'compared: the 5 min 0 s of each span that are nearest to the other')
@@ -110,7 +110,7 @@ def cut_note(span: Window, baseline: Window) -> str:
 
 
 def _covered(span: Window, reaches: Iterable[Reach]) -> list[Window]:
-    """Of what of the span there are stacks, in order and each moment once."""
+    """The parts of the span that have stacks, sorted, without overlaps."""
     found: list[Window] = []
     for reach in sorted(reaches, key=lambda other: other[:2]):
         start, end = max(reach.start, span[0]), min(reach.end, span[1])
@@ -134,7 +134,7 @@ def _quick_s(reaches: Sequence[Reach]) -> float:
 
 
 def _spread(there: list[Window], length: float, number: int, each_s: float) -> list[Window]:
-    """So many windows, one in each equal part of the time there is."""
+    """That many windows, one in each equal part of the covered time."""
     found: list[Window] = []
     for at in range(number):
         offset = length * at / number
@@ -147,14 +147,14 @@ def _spread(there: list[Window], length: float, number: int, each_s: float) -> l
 
 
 class Who(NamedTuple):
-    """Whose samples: of a core, of tasks and of cgroups that have these words in their names."""
+    """Whose samples: of a core, of tasks and cgroups whose names contain these words."""
 
     cpu: int | None = None
     task: str | None = None
     cgroup: str | None = None
 
     def choice(self, start_ns: int, end_ns: int) -> Selection:
-        """As the engine takes it. Words are words, never patterns: they come from a web page."""
+        """As a `Selection`. Words are never patterns: they come from a web page."""
         return Selection(
             start_ns,
             end_ns,
@@ -165,7 +165,7 @@ class Who(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A flame graph. `note` says which part of the span it shows, empty if all of it; if it is not
+    """A flame graph. `note` says which part of the span it shows, empty if all; unless it is
     `settled`, a more detailed one can be requested."""
 
     flame: Flame
@@ -174,7 +174,7 @@ class Seen(NamedTuple):
 
 
 class _Boot(NamedTuple):
-    """One boot's stacks, and where they reach by the wall clock."""
+    """One boot's stacks, and the wall times they cover."""
 
     opened: Opened
     reaches: list[Reach]
@@ -201,16 +201,21 @@ class Samples:
         self.problems: list[str] = []
 
     def flame(self, recording: Recording, span: Window, who: Who, quick: bool = False) -> Seen:
-        """`StoreError` where there are no stacks in the span. A `quick` one is a first look."""
+        """`StoreError` if the span has no stacks. A `quick` one is a preview."""
         with self._lock:
             self._follow(recording)
-            return self._seen_in(span, who, quick)
+            chosen = choose(span, self._reaches, quick)
+            sides = [side for window in chosen.windows for side in self._sides(window, who)]
+            if not sides:
+                raise _none(span)
+            flame = merge_flames([side.opened.flame(side.selection) for side in sides])
+            return Seen(flame, chosen.note, not (quick and chosen.note))
 
     def ordered(self, recording: Recording, span: Window, who: Who) -> Ordered:
         """The same in the order of time."""
         with self._lock:
             self._follow(recording)
-            chosen = choose(span, [reach for boot in self._boots for reach in boot.reaches])
+            chosen = choose(span, self._reaches)
             parts = [Shown(window, self._sides(window, who)) for window in chosen.windows]
             if not any(part.sides for part in parts):
                 raise _none(span)
@@ -224,33 +229,30 @@ class Samples:
     def difference(
         self, recording: Recording, span: Window, baseline: Window, who: Who
     ) -> FlameDifference:
-        """What a span has more or less of than its baseline has, and whether that is chance."""
+        """How a span differs from its baseline, and whether that may be chance."""
         with self._lock:
             self._follow(recording)
             before, after = nearest(baseline, span), nearest(span, baseline)
             return difference(self._most(before, who), self._most(after, who))
 
-    def _seen_in(self, span: Window, who: Who, quick: bool) -> Seen:
-        chosen = choose(span, [reach for boot in self._boots for reach in boot.reaches], quick)
-        sides = [side for window in chosen.windows for side in self._sides(window, who)]
-        if not sides:
-            raise _none(span)
-        flame = merge_flames([side.opened.flame(side.selection) for side in sides])
-        return Seen(flame, chosen.note, not (quick and chosen.note))
+    @property
+    def _reaches(self) -> list[Reach]:
+        return [reach for boot in self._boots for reach in boot.reaches]
+
+    def _in(self, span: Window) -> list[_Boot]:
+        return [boot for boot in self._boots if boot.start < span[1] and boot.end > span[0]]
 
     def _sides(self, span: Window, who: Who) -> list[Side]:
-        """Of each boot that reaches into it."""
-        start, end = span
-        there = [boot for boot in self._boots if boot.start < end and boot.end > start]
-        return [_side(boot, span, who) for boot in there]
+        """One per boot in the span."""
+        return [_side(boot, span, who) for boot in self._in(span)]
 
     def _most(self, span: Window, who: Who) -> Side:
-        """Of the boot that has most of it: two boots are not compared with one."""
-        start, end = span
-        there = [boot for boot in self._boots if boot.start < end and boot.end > start]
-        if not there:
+        """Of the boot with most of the span: two boots are not compared with one."""
+        boots = self._in(span)
+        if not boots:
             raise _none(span)
-        most = max(there, key=lambda boot: min(boot.end, end) - max(boot.start, start))
+        start, end = span
+        most = max(boots, key=lambda boot: min(boot.end, end) - max(boot.start, start))
         return _side(most, span, who)
 
     def _follow(self, recording: Recording) -> None:

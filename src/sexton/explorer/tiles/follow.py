@@ -1,19 +1,38 @@
-"""A recording that may grow while it is looked at.
+"""A recording that may grow while it is open, and the lanes that are built from it.
 
 Sealed segments never change, so they are opened once; the open one is read again as long as its
-journal grows. What retention took away meanwhile is forgotten, and what was drawn of it stays.
+journal grows. Segments that retention deletes are dropped; what was drawn of them stays.
+
+A night is some tens of files. Reading them is Arrow and numpy, which release the interpreter's
+lock: threads are enough.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
+
 from sexton.errors import StoreError
+from sexton.explorer.tiles.build import Clock, Part
+from sexton.explorer.tiles.registry import Builder, Declared
 from sexton.model.text import printable
+from sexton.replay.segment_reader import SegmentReader
 from sexton.store.journal import JOURNAL, Unborn
 from sexton.store.layout import current, is_locked, parse_name
 from sexton.store.recording import Recording, Segment
+
+#: Segments whose annexes are read again: stacks are decoded some minutes after they were taken.
+ANNEXES_LATE = 30
+#: Segments that are read ahead, if there are more than a few.
+_AHEAD, _FEW = 2, 4
+#: Lanes that are built at once; the thread that answers requests needs a core too.
+_THREADS = 2
 
 
 class GrowingRecording:
@@ -25,13 +44,13 @@ class GrowingRecording:
         self._sizes: dict[str, int] = {}
 
     def refresh(self) -> bool:
-        """Look again; has anything changed?"""
+        """Look again. Has anything changed?"""
         path = self.recording.path
         known = {segment.name: segment for segment in self.recording.segments}
         self.live = is_locked(path)
         found: dict[str, Segment] = {}
         problems = list(self.recording.problems)
-        if known and not path.is_dir():  # unmounted, or moved: what was drawn of it stays
+        if known and not path.is_dir():  # unmounted or moved
             self._report(f"{printable(str(path))}: no longer exists")
             return False
         changed = False
@@ -50,12 +69,10 @@ class GrowingRecording:
         retired = tuple(known.keys() - found.keys())
         made = Recording.__new__(Recording)
         made.path = path
-        made.problems = problems = [
-            problem for problem in problems if not problem.startswith(retired)
-        ]
+        made.problems = [problem for problem in problems if not problem.startswith(retired)]
         made.segments = sorted(found.values(), key=lambda segment: segment.sequence)
         for segment in made.segments:
-            segment.report_to(problems)
+            segment.report_to(made.problems)
         self.recording = made
         return changed
 
@@ -89,9 +106,8 @@ def _opened(path: Path, problems: list[str]) -> Segment | None:
     name = parse_name(path.name)
     if name is None or path.is_symlink() or not path.is_dir():
         return None
-    lines: list[str] = []
     try:
-        return Segment(path, name, lines)
+        return Segment(path, name, [])
     except Unborn:
         return None
     except StoreError as error:
@@ -99,3 +115,65 @@ def _opened(path: Path, problems: list[str]) -> Segment | None:
         if os.path.lexists(path) and problem not in problems:  # else sealed or retired just now
             problems.append(problem)
         return None
+
+
+class LaneFeed:
+    """A lane's builder. Hold `lock` while it is fed and while it draws."""
+
+    def __init__(self, build: Callable[[], Builder]) -> None:
+        self.lock = threading.Lock()
+        self.builder = build()
+        self._fed: set[str] = set()
+        self._seen: Recording | None = None
+
+    def ready(self, recording: Recording) -> Builder:
+        """The builder, fed with everything recorded so far."""
+        with self.lock:
+            return self.follow(recording)
+
+    def follow(self, recording: Recording) -> Builder:
+        """Feed the builder what it has not seen; call with the lock held."""
+        if recording is self._seen:
+            return self.builder
+        names = [segment.name for segment in recording.segments]
+        late = {*names[-ANNEXES_LATE:]} if self.builder.comes_late else set()
+        wanted = [
+            segment
+            for segment in recording.segments
+            if segment.name not in self._fed or segment.name in late
+        ]
+        for part in self._parts(wanted):
+            self.builder.feed(part)
+            # An open segment that is not the last is from a recorder that died: it will not grow.
+            if part.book.segment.sealed or part.book.segment.name != names[-1]:
+                self._fed.add(part.book.segment.name)
+        self.builder.settle()
+        if names and self._fed - {*names}:
+            self.builder.forget(min(segment.start[1] for segment in recording.segments))
+        self._fed &= {*names}
+        self._seen = recording
+        return self.builder
+
+    def _parts(self, wanted: list[Segment]) -> Iterator[Part]:
+        """In order; if there are many, the next ones are read while one is used."""
+        parts = [Part(SegmentReader(segment, False), Clock(segment)) for segment in wanted]
+        if len(parts) < _FEW:
+            yield from parts
+            return
+        with ThreadPoolExecutor(1, "sexton-read") as reader:
+            reading: deque[Future[None]] = deque()
+            for at, part in enumerate(parts):
+                while len(reading) < _AHEAD and at + len(reading) < len(parts):
+                    reading.append(reader.submit(self.builder.ahead, parts[at + len(reading)]))
+                reading.popleft().result()
+                yield part
+
+
+def build_lanes(
+    recording: Recording, wanted: Sequence[Declared], feeds: Mapping[str, LaneFeed]
+) -> None:
+    """Build lanes, some at once, in this order."""
+    with ThreadPoolExecutor(_THREADS, "sexton-build") as pool:
+        for done in [pool.submit(feeds[lane.id].ready, recording) for lane in wanted]:
+            done.result()
+    pa.default_memory_pool().release_unused()

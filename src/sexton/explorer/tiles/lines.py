@@ -1,4 +1,4 @@
-"""Lanes of lines: what their builders share."""
+"""What builders of lanes share: a pyramid, and lines made of metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ Line = tuple[str, ...]
 class PyramidLane:
     """A lane with one pyramid and without marks."""
 
+    comes_late = False
     pyramid: Pyramid
+
+    def ahead(self, part: Part) -> None:
+        """Nothing: most tables are small."""
+
+    def preload(self, span: TableSpan) -> None:
+        """Nothing: some tables are made from memory."""
 
     def settle(self) -> None:
         self.pyramid.settle()
@@ -43,7 +50,6 @@ class Lines(PyramidLane):
     are `shown`. A reading covers at most `reach_s` seconds.
     """
 
-    comes_late = False
     reach_s = inf
 
     def __init__(self, *sources: Metrics, fill: float = np.nan) -> None:
@@ -59,9 +65,6 @@ class Lines(PyramidLane):
         """Lines that are shown, and their names."""
         raise NotImplementedError
 
-    def ahead(self, part: Part) -> None:
-        """Nothing: most tables are small."""
-
     def feed(self, part: Part) -> None:
         for source in self.sources:
             taken = source.take(part)
@@ -69,7 +72,7 @@ class Lines(PyramidLane):
                 self.put(taken.at_most(self.reach_s), self.lines(source, taken))
 
     def put(self, taken: Taken, lines: Mapping[Line, Array]) -> None:
-        """Write them down; of several sources the higher value of a second stays."""
+        """Write lines; if several sources have a value for a second, the higher one stays."""
         if not lines:
             return
         values = np.stack(list(lines.values()))[None].astype(np.float32, copy=False)
@@ -99,7 +102,7 @@ class Lines(PyramidLane):
                 source.over(window)
 
     def table(self, lane: str, span: TableSpan, most: int) -> Table:
-        """A row per column of time: the mean, and the peak where it is another number."""
+        """A row per column of time: the mean, and the peak if it differs."""
         level = level_for(span.start, span.end, most)
         first, columns, _, _ = tiles_of(span.start, span.end, level)
         mean, peak = self.values(span, TableColumns(first, columns, level))
@@ -116,7 +119,7 @@ class Lines(PyramidLane):
         return Table(("time", *self.names(lane)), tuple(rows), left)
 
     def values(self, span: TableSpan, columns: TableColumns) -> tuple[Array, Array]:
-        """Mean and peak of every shown line by column, out of the series of the span."""
+        """Mean and peak of every shown line by column, from the series of the span."""
         parts: dict[Line, list[tuple[Taken, Array]]] = {line: [] for line, _ in self.shown()}
         for window in span.windows:
             for source in self.sources:
@@ -134,7 +137,7 @@ class Lines(PyramidLane):
 
 
 def drawn_values(drawn: Drawing, columns: TableColumns) -> tuple[Array, Array]:
-    """Mean and peak of what was drawn from the tile on in which the columns begin."""
+    """Mean and peak of the columns in a drawing that begins with their first tile."""
     skip = columns.first % COLUMNS
     part = slice(skip, skip + columns.number)
     return drawn.planes["mean"][0][:, part], drawn.planes["peak"][0][:, part]
@@ -146,7 +149,7 @@ def _cell(mean: float, peak: float) -> str:
 
 
 def known_mean(values: Array) -> Array:
-    """The mean over things of what is known; NaN where nothing is."""
+    """The mean over things without NaN; NaN if all are."""
     mean: Array = values.mean(axis=0)
     if not np.isnan(mean).any():
         return mean

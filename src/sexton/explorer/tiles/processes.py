@@ -1,9 +1,10 @@
 """Expensive queries, each in a separate process.
 
-An explanation of a night takes seconds of a core and two hundred megabytes. A thread would hold
-the interpreter while tiles are wanted, keep the memory, and could not be stopped. So one process,
-forked before there are threads, knows the recording as we do, and forks another for each question:
-that one exits with its answer, or when its client disconnects. Workers exit when the pipe closes.
+An explanation of a night takes seconds of a core and two hundred megabytes. A thread would hold the
+interpreter's lock while tiles are requested, keep the memory, and could not be stopped. So a fork
+server, started before there are threads, opens the recording as well, and forks a worker for each
+query: it exits with its answer, or when its client disconnects. Workers exit when the pipe
+closes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from sexton.model.text import printable
 
 #: Has the client gone?
 Stop = Callable[[], bool]
-#: A request: its name and its arguments. It has to fit in one datagram.
+#: A query: its name and its arguments. It has to fit in one datagram.
 Question = tuple[str, tuple[Any, ...]]
 _MOST_BYTES = 1 << 17
 #: How often to check that the client is still connected.
@@ -48,7 +49,7 @@ def end_with(parent: int) -> None:
     import ctypes  # numpy has it already
 
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
-    if os.getppid() != parent:  # it ended before
+    if os.getppid() != parent:  # it exited before
         os._exit(0)
 
 
@@ -82,7 +83,7 @@ class ForkServer:
         self._work = work
         self._sending = threading.Lock()
         self._to, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        gc.freeze()  # what is there stays there, and is shared
+        gc.freeze()  # so that the collector does not copy shared pages
         us = os.getpid()
         pid = os.fork()
         if not pid:
@@ -164,7 +165,7 @@ def _read_reply(end: int, stop: Stop | None) -> bytes:
 def _fork_for_each(requests: socket.socket, work: Work) -> NoReturn:
     us = os.getpid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # meant for our parent; we end with it
+        signal.signal(number, signal.SIG_IGN)  # meant for the parent; this process exits with it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reaped by the kernel
     while True:
         question, ends, *_ = socket.recv_fds(requests, _MOST_BYTES, 1)
@@ -176,7 +177,7 @@ def _fork_for_each(requests: socket.socket, work: Work) -> NoReturn:
             work.prepare()
         try:
             pid = os.fork()
-        except OSError:  # no process to be had: their end is closed, and we go on
+        except OSError:  # no process available: close the pipe and continue
             pid = -1
         if not pid:
             try:
@@ -190,13 +191,13 @@ def _fork_for_each(requests: socket.socket, work: Work) -> NoReturn:
 
 
 def _answer(question: bytes, end: int, work: Work) -> None:
-    # A pipe without a reader is in error. No thread checks: readers of recordings fork.
+    # A pipe without a reader polls as an error. No thread can check it: readers of recordings fork.
     waited_for = select.poll()
     waited_for.register(end, 0)
     signal.signal(signal.SIGALRM, lambda *_: waited_for.poll(0) and os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
     os.nice(_NICE)
-    # The alarm above is Python's: one that is lost in a library does not hear it.
+    # Python runs that handler between bytecodes: a library that never returns is stopped by this.
     resource.setrlimit(resource.RLIMIT_CPU, (int(_MOST_S), int(_MOST_S) + 5))
     known = len(work.problems_so_far)
     name, arguments = pickle.loads(question)

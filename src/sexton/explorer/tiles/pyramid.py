@@ -1,11 +1,11 @@
-"""Columns of one second, and the coarser ones made of them, two by two.
+"""Columns of one second, and coarser ones made of two each.
 
-Level 0 is what was built from the recording. A column of level n + 1 is made of two of level n:
-its peak is the higher of theirs, its mean is over all seconds below it that are known. Only tiles
-in which something was recorded exist, so a clock that jumped by years takes no memory.
+Level 0 is built from the recording. A column of level n + 1 is made of two of level n: its peak is
+the higher of theirs, its mean is over all known seconds in it. Tiles exist only if something was
+recorded in them, so a clock that jumped by years takes no memory.
 
-Only level 0 and those from `KEPT` on are kept: what lies between is four fifths of the memory, and
-is made of the seconds in some milliseconds when it is looked at.
+Level 0 and those from `KEPT` on are kept: the ones between would be four fifths of the memory, and
+are computed from the seconds in some milliseconds on request.
 
 Sums and counts are kept rather than means: means of means would drift, and would give a column
 that was recorded for a second the weight of a full one.
@@ -30,14 +30,14 @@ KEPT = 4
 
 
 def as_slice(numbers: Ints) -> slice | Ints:
-    """The same numbers as a slice where they follow one another: many times as fast."""
+    """The same numbers as a slice if they are consecutive, which is many times as fast."""
     first, last = int(numbers[0]), int(numbers[-1])
-    follow = last - first + 1 == len(numbers) and (np.diff(numbers) == 1).all()
-    return slice(first, last + 1) if follow else numbers
+    consecutive = last - first + 1 == len(numbers) and (np.diff(numbers) == 1).all()
+    return slice(first, last + 1) if consecutive else numbers
 
 
 class Form(NamedTuple):
-    """What a lane's numbers are made of: their type, and what stands for none."""
+    """A lane's number type, and the value that means absent."""
 
     dtype: Any
     absent: float
@@ -49,7 +49,7 @@ class Form(NamedTuple):
         return found
 
     def sums(self, level: int) -> Any:
-        """What holds the sum of so many seconds exactly."""
+        """A type that holds the sums of a level exactly."""
         if self.dtype is not np.uint8:
             return np.float32
         return np.uint16 if level <= _SHORT_SUMS else np.uint32
@@ -61,7 +61,7 @@ STACKS = Form(np.uint16, 65535)
 
 
 class _Tile:
-    """`sums` and `weight` are `None` at level 0, where they would say the same again."""
+    """`sums` and `weight` are None at level 0, where `peak` is enough."""
 
     __slots__ = ("peak", "sums", "weight")
 
@@ -71,7 +71,7 @@ class _Tile:
         self.weight: Array | None = np.zeros(shape, np.uint16) if level else None
 
     def widen(self, rows: int, fill: float, absent: float) -> None:
-        """More rows: absent, or `fill` where the first row is known."""
+        """Add rows: absent, or `fill` wherever the first row is known."""
         more = rows - self.peak.shape[1]
         if more <= 0:
             return
@@ -92,9 +92,9 @@ class _Tile:
 class Pyramid:
     """All levels of one lane; shape (channels, rows, columns).
 
-    `hot` are the channels whose sum says which of two seconds is the hotter one: all channels of
-    the peak are then of that second. Without them each row's highest is taken by itself.
-    `fill` is what rows that come later were before, where the first row is known.
+    `hot` are the channels whose sum decides which of two seconds is the hotter one: all channels of
+    the peak are from that second. Without them each row's highest is taken by itself.
+    `fill` is the earlier value of rows that are added later, wherever the first row is known.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Pyramid:
 
     @property
     def bytes(self) -> int:
-        """What it holds in memory."""
+        """The memory it takes."""
         return sum(
             array.nbytes
             for tiles in self._tiles
@@ -121,11 +121,11 @@ class Pyramid:
 
     @property
     def tiles(self) -> list[int]:
-        """Tiles of level 0 in which there is something, in the order of time."""
+        """The tiles of level 0, sorted by time."""
         return sorted(self._tiles[0])
 
     def widen(self, rows: int) -> None:
-        """Have so many rows."""
+        """Have at least this many rows."""
         self.rows = max(self.rows, rows)
 
     def put(
@@ -133,9 +133,8 @@ class Pyramid:
     ) -> None:
         """Seconds since the epoch, ascending, and their values (channels, rows, columns).
 
-        What was there before is written over: where a clock was set back the later is shown. With
-        `hotter` the hotter of the two stays. `rows` are those that are written; the first ones if
-        not given.
+        Old values are overwritten: if a clock was set back, the later reading is shown. With
+        `hotter` the hotter of the two stays. `rows` are written, by default the first ones.
         """
         if not len(columns):
             return
@@ -155,7 +154,7 @@ class Pyramid:
             self._dirty.add(index)
 
     def settle(self) -> None:
-        """Make the coarser levels of what was put since."""
+        """Update the coarser levels with what was put since."""
         dirty, self._dirty = {index >> KEPT for index in self._dirty}, set()
         for index in dirty:
             made = self._made(KEPT, index)
@@ -174,7 +173,7 @@ class Pyramid:
         self._dirty &= self._tiles[0].keys()
 
     def planes(self, level: int, first: int, count: int) -> dict[str, Array]:
-        """The mean and the peak of some tiles beside each other."""
+        """The means and the peaks of consecutive tiles."""
         shape = (self.channels, self.rows, count * COLUMNS)
         mean = np.full(shape, self.form.absent, self.form.dtype)
         peak = np.full(shape, self.form.absent, self.form.dtype)
@@ -188,7 +187,7 @@ class Pyramid:
         return {"mean": mean, "peak": peak}
 
     def second(self, index: int) -> Array | None:
-        """One tile of level 0, as it is."""
+        """The values of one tile of level 0."""
         tile = self._tiles[0].get(index)
         return None if tile is None else tile.peak
 
@@ -201,7 +200,7 @@ class Pyramid:
         return tile
 
     def _there(self, level: int, index: int) -> _Tile | None:
-        """A tile in which there is something, of any level."""
+        """A tile of any level; None if nothing was recorded in it."""
         if 0 < level < KEPT:
             return self._made(level, index)
         tile = self._tiles[level].get(index)
@@ -210,7 +209,7 @@ class Pyramid:
         return tile
 
     def _made(self, level: int, index: int) -> _Tile | None:
-        """One of the level above, out of its two halves."""
+        """A tile made of its two halves one level below."""
         halves = [(at, self._there(level - 1, at)) for at in (2 * index, 2 * index + 1)]
         if all(half is None for _, half in halves):
             return None
@@ -253,7 +252,7 @@ class Pyramid:
         if self.form.dtype is np.float32:
             return np.fmax(one, other)
         ones = np.array(1, self.form.dtype)
-        if not self._hot:  # what is absent wraps round to 0, the least there is
+        if not self._hot:  # an absent value wraps to 0, the minimum
             found: Array = np.maximum(one + ones, other + ones) - ones
             return found
         heat = [

@@ -1,7 +1,7 @@
-"""What takes a while to answer about a recording: flame graphs, and what was wrong.
+"""Slow queries about a recording: flame graphs, and what was wrong.
 
-By the same rules as `sexton diagnose` and `sexton why`. Answers are kept as long as they hold.
-After `fork`, each is worked on in a process of its own.
+By the same rules as `sexton diagnose` and `sexton why`. Answers are cached as long as they are
+valid. After `fork`, each query runs in its own process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from sexton.detect.registry import detector_of
+from sexton.detect.registry import all_detectors
 from sexton.explain.diagnosis import diagnose
 from sexton.explorer.tiles.flames import LATE_S, Samples, Seen, Who
 from sexton.explorer.tiles.follow import GrowingRecording
@@ -30,16 +30,18 @@ from sexton.replay.window import Replay, window
 from sexton.store.recording import Recording
 
 T = TypeVar("T")
-#: The request; the end of its span, or `None` where it is about all there is, comes last.
+Window = tuple[float, float]
+#: The request; last comes the end of its span, or None for the whole recording.
 Key = tuple[Any, ...]
 #: How often to check that the client is still connected.
 _LOOK_S = 0.1
 
 
 class AnswerCache:
-    """One question at a time is worked on, of all that share `working`: each takes all there is.
+    """Runs one query at a time, of all caches that share `working`: each needs a whole core.
 
-    The last `most` are kept; while a recorder runs, those about a span that ended `late_s` before.
+    Keeps the last `most` answers; while a recorder runs, only those about spans that ended
+    `late_s` before.
     """
 
     def __init__(self, most: int, working: threading.Lock, late_s: float = 0.0) -> None:
@@ -82,7 +84,7 @@ class AnswerCache:
             self._working.release()
 
     def _forget(self) -> None:
-        """Those about a span that was still being recorded: there is more of it now."""
+        """Drop answers about a span that was still being recorded: there is more of it now."""
         before = self._of
         reached = before.segments[-1].end[1] if before is not None and before.segments else 0.0
         for key in list(self._kept):
@@ -90,40 +92,31 @@ class AnswerCache:
                 del self._kept[key]
 
 
-#: What is looked at on either side of a moment.
+#: Seconds on either side of a moment that are examined.
 AROUND_S = 300.0
 
 
-def diagnosis_of(recording: Recording, start: float, end: float) -> Diagnosis:
-    """What was wrong between two wall times; `StoreError` where nothing was recorded."""
+def _diagnosis(recording: Recording, start: float, end: float) -> Diagnosis:
     found = window(recording, between(recording, start, end))
     return _with_replay(recording, diagnose(found.window), found)
 
 
-def why_of(recording: Recording, what: str, span: tuple[float, float] | None) -> Why:
-    """Why did this happen, to what is named, in a span or in all of the last boot?
-
-    `CommandError` where nothing is called so.
-    """
-    mine = everything(recording) if span is None else between(recording, *span)
-    quiet = boot_of(recording, mine) if span is None else mine
-    return _why(recording, Question(what, mine, quiet))
-
-
-def why_then(recording: Recording, wall_s: float) -> Why:
-    """The same of a moment."""
-    subject = Subject("moment", f"@{wall_s:.0f}", wall_s, 1.0)
-    mine = around(recording, wall_s, wall_s + 1.0, AROUND_S)
-    return _why(recording, Question(subject, mine, boot_of(recording, mine)))
-
-
-def _why(recording: Recording, question: Question) -> Why:
-    why, found = why_in(recording, question)
+def _why(recording: Recording, what: str | float, span: Window | None) -> Why:
+    """For a name in a span or in the last boot, or for a moment."""
+    if isinstance(what, str):
+        subject: str | Subject = what
+        mine = everything(recording) if span is None else between(recording, *span)
+    else:
+        subject = Subject("moment", f"@{what:.0f}", what, 1.0)
+        mine = around(recording, what, what + 1.0, AROUND_S)
+    quiet = mine if isinstance(what, str) and span is not None else boot_of(recording, mine)
+    why, found = why_in(recording, Question(subject, mine, quiet))
     return replace(why, diagnosis=_with_replay(recording, why.diagnosis, found))
 
 
 def finding_marks(diagnosis: Diagnosis) -> list[Marked]:
-    """Present findings that have a moment, as marks."""
+    """Present findings that have a time, as marks."""
+    lanes = {detector.id: detector.lane for detector in all_detectors()}
     found = [
         Marked(
             finding.start,
@@ -132,17 +125,12 @@ def finding_marks(diagnosis: Diagnosis) -> list[Marked]:
             finding.summary,
             finding.severity.value,
             _entity(finding),
-            _lane(finding.id),
+            lanes.get(finding.id, ""),
         )
         for finding in diagnosis.findings
         if finding.verdict is Verdict.PRESENT and finding.start is not None
     ]
     return sorted(found, key=lambda marked: marked.time)
-
-
-def _lane(name: str) -> str:
-    detector = detector_of(name)
-    return "" if detector is None else detector.lane
 
 
 def _entity(finding: Finding) -> str:
@@ -156,9 +144,8 @@ def _with_replay(recording: Recording, diagnosis: Diagnosis, found: Replay) -> D
     return replace(diagnosis, replayed=Replayed(str(recording.path), found.notes))
 
 
-Window = tuple[float, float]
 EVERYONE = Who()
-#: Answers that are kept; a flame graph of a large node is some megabytes.
+#: Cached answers; a flame graph of a large node takes some megabytes.
 _STORIES, _FLAMES = 8, 4
 
 
@@ -175,7 +162,7 @@ class Questions:
 
     @property
     def recording(self) -> Recording:
-        """As it was when last looked at."""
+        """Its state at the last check."""
         return self._followed.recording
 
     @property
@@ -184,17 +171,17 @@ class Questions:
         return self._followed.live
 
     def flame(self, start: float, end: float, who: Who = EVERYONE) -> Flame:
-        """What ran from `start` to before `end`; `StoreError` where no stacks were recorded."""
+        """The stacks from `start` to before `end`; `StoreError` if none were recorded."""
         return self.seen(start, end, who).flame
 
     def seen(self, start: float, end: float, who: Who = EVERYONE, stop: Stop | None = None) -> Seen:
-        """The same, with what there is to know of it."""
+        """The same, with a note on which part of the span it shows."""
         key = ("flame", who, start, end)
         found: Seen = self._answer(self._flames, key, ((start, end), who), stop)
         return found
 
     def glimpse(self, start: float, end: float, who: Who = EVERYONE) -> Seen:
-        """The same in a blink: of less, unless all of it is known."""
+        """The same from fewer samples, at once; the whole if it is cached."""
         known = self._flames.known(self.recording, ("flame", who, start, end))
         if known is not None:
             return cast("Seen", known)
@@ -203,7 +190,7 @@ class Questions:
     def ordered(
         self, start: float, end: float, who: Who = EVERYONE, stop: Stop | None = None
     ) -> Ordered:
-        """What ran from `start` to before `end`, in the order of time."""
+        """The stacks from `start` to before `end`, in the order of time."""
         key = ("ordered", who, start, end)
         found: Ordered = self._answer(self._flames, key, ((start, end), who), stop)
         return found
@@ -211,13 +198,13 @@ class Questions:
     def difference(
         self, span: Window, baseline: Window, who: Who = EVERYONE, stop: Stop | None = None
     ) -> FlameDifference:
-        """What ran in a span against a baseline, with which changes are more than chance."""
+        """A span against a baseline, and which changes are more than chance."""
         key = ("difference", who, *span, *baseline, max(span[1], baseline[1]))
         found: FlameDifference = self._answer(self._flames, key, (span, baseline, who), stop)
         return found
 
     def diagnosis(self, start: float, end: float, stop: Stop | None = None) -> Diagnosis:
-        """As `sexton diagnose --from` judges that span; `StoreError` where nothing is there."""
+        """As `sexton diagnose --from` for that span; `StoreError` if nothing was recorded."""
         key = ("diagnosis", start, end)
         found: Diagnosis = self._answer(self._stories, key, (start, end), stop)
         return found
@@ -228,10 +215,6 @@ class Questions:
         key = ("why", what, span, end)
         found: Why = self._answer(self._stories, key, (what, span), stop)
         return found
-
-    def finding_marks(self, diagnosis: Diagnosis) -> list[Marked]:
-        """Present findings that have a moment, as marks."""
-        return finding_marks(diagnosis)
 
     def fork(self) -> None:
         """Run expensive queries in child processes; call before starting threads."""
@@ -255,7 +238,7 @@ class Questions:
     def _answer(
         self, known: AnswerCache, key: Key, arguments: tuple[Any, ...], stop: Stop | None
     ) -> Any:
-        """The answer to the query that `key` begins with; run unless it is known."""
+        """The cached or a new answer; `key` begins with the name of the query."""
         run = partial(self._run, key[0], arguments, stop)
         return known.answer(self.recording, key, run, stop)
 
@@ -271,15 +254,11 @@ class Questions:
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
         """Answer in this process."""
-        if name == "flame":
-            return self._samples.flame(self.recording, *arguments)
-        if name == "ordered":
-            return self._samples.ordered(self.recording, *arguments)
-        if name == "difference":
-            return self._samples.difference(self.recording, *arguments)
-        if name == "diagnosis":
-            return diagnosis_of(self.recording, *arguments)
-        what, span = arguments
-        if isinstance(what, str):
-            return why_of(self.recording, what, span)
-        return why_then(self.recording, what)
+        queries: dict[str, Callable[..., Any]] = {
+            "flame": self._samples.flame,
+            "ordered": self._samples.ordered,
+            "difference": self._samples.difference,
+            "diagnosis": _diagnosis,
+            "why": _why,
+        }
+        return queries[name](self.recording, *arguments)

@@ -1,13 +1,13 @@
-"""How a lane declares itself, and how they are all found.
+"""How lanes are declared and found.
 
-A lane is one module in `sexton.explorer.lanes`. Its file's stem is its id, its docstring says
-what is seen (the first line is its title), and one class builds it::
+A lane is one module in `sexton.explorer.lanes`. The file's stem is its id, the docstring describes
+it (the first line is its title), and one class builds it::
 
     @lane(kind="lines", unit="%", order=70, needs=(Pressure,))
     class Builder(Lines): ...
 
 A builder is fed segment after segment, in the order of recording, and can return tiles at any time.
-One that is shown by two lanes is built once: the other names it (`of`).
+If one builder draws two lanes, the second lane names the first (`of`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PACKAGE = "sexton.explorer.lanes."
 
 
 class Drawing(NamedTuple):
-    """Some tiles, with what their rows and channels are called."""
+    """Some tiles, with the names of their rows and channels."""
 
     names: tuple[str, ...]
     channels: tuple[str, ...]
@@ -38,9 +38,9 @@ class Drawing(NamedTuple):
 
 
 class Builder(Protocol):
-    """What builds a lane, or two of them; `lane` is the id of the requested one."""
+    """Builds a lane, or two of them; `lane` is the id of the requested one."""
 
-    #: May a segment bring more after it was sealed? Annexes do.
+    #: May a segment get more data after it was sealed? Annexes come late.
     comes_late: bool
 
     def ahead(self, part: Part) -> None:
@@ -48,7 +48,7 @@ class Builder(Protocol):
         ...
 
     def feed(self, part: Part) -> None:
-        """Take what a segment holds that was not taken yet."""
+        """Take the data of a segment that was not taken yet."""
         ...
 
     def settle(self) -> None:
@@ -64,19 +64,19 @@ class Builder(Protocol):
     def marks(self) -> list[Marked]: ...
 
     def preload(self, span: TableSpan) -> None:
-        """Read what `table` needs of the span, without the lock: tiles are drawn meanwhile."""
+        """Read what `table` needs, without the lock, so that tiles can be drawn meanwhile."""
         ...
 
     def table(self, lane: str, span: TableSpan, most: int) -> Table: ...
 
     @property
     def bytes(self) -> int:
-        """What it holds in memory, about."""
+        """About how much memory it takes."""
         ...
 
 
 class Declared(NamedTuple):
-    """What the registry knows of a lane; `of` is the lane whose builder draws it, or its own."""
+    """A lane's declaration; `of` is the lane whose builder draws it, usually itself."""
 
     id: str
     title: str
@@ -112,7 +112,7 @@ def lane(
 def shown_by(
     module: str, of: str, kind: LaneKind, unit: str, order_needs: tuple[int, tuple[type[Row], ...]]
 ) -> None:
-    """Register a lane that another one's builder draws too."""
+    """Register a lane that the builder of another lane draws."""
     _declare(module, (kind, unit, *order_needs), None, of)
 
 
@@ -134,7 +134,7 @@ def _declare(
 
 @cache
 def all_lanes() -> tuple[Declared, ...]:
-    """Every lane there is, by walking the folder; in the order of the page."""
+    """All lanes in the folder, in the order of the page."""
     for module in pkgutil.iter_modules(sexton.explorer.lanes.__path__, _PACKAGE):
         importlib.import_module(module.name)
     return tuple(sorted(_found.values(), key=lambda item: (item.order, item.id)))

@@ -1,6 +1,6 @@
-"""Tables beside the canvases: the visible span of a lane in words.
+"""Tables: the visible span of a lane as text.
 
-A table asks `sexton.series` for the span, as the detectors do, so the page and the verdict give the
+A table reads the span from `sexton.series`, as detectors do, so the page and the verdict give the
 same number for the same seconds. Tiles are rounded pictures of the same values.
 """
 
@@ -21,8 +21,8 @@ from sexton.replay.span import Span, unbroken
 from sexton.replay.window import RecordedWindow
 from sexton.store.recording import Recording
 
-#: A step that reaches into the span begins with a reading before it: no table of a lane is read
-#: less often than this.
+#: A step into the span begins with a reading before it: tables of lanes are read at least this
+#: often.
 _REACH_S = 120.0
 
 
@@ -35,7 +35,7 @@ class TableSpan:
 
     @cached_property
     def windows(self) -> list[RecordedWindow]:
-        """Opened when they are first needed; each reaches a little beyond the span."""
+        """Opened on first use; each extends a little beyond the span."""
         low, high = self.start - _REACH_S, self.end + _REACH_S
         boots: dict[str, list[tuple[float, float]]] = {}
         for span in unbroken(self._recording):
@@ -50,8 +50,8 @@ class TableSpan:
 class TableColumns:
     """Means and peaks of lines over columns of `1 << level` seconds.
 
-    A step counts in the column that holds its middle, and in every column whose middle it holds.
-    The mean is over the time that is known.
+    A step counts in the column that contains its middle, and in every column whose middle it
+    contains. The mean is over known time.
     """
 
     def __init__(self, first: int, number: int, level: int) -> None:
@@ -76,7 +76,7 @@ class TableColumns:
         """Which step counts in which column, for how many seconds."""
         width = 1 << self.level
         start, end = taken.start / width - self.first, taken.end / width - self.first
-        first = np.floor(start + 0.5).astype(np.int64)  # the first column whose middle it holds
+        first = np.floor(start + 0.5).astype(np.int64)  # the first column whose middle it contains
         number = np.maximum(np.floor(end + 0.5).astype(np.int64) - first, 0)
         short = number == 0
         first = np.where(short, np.floor((start + end) / 2).astype(np.int64), first)
@@ -90,7 +90,7 @@ class TableColumns:
 
 
 def level_for(start: float, end: float, most: int) -> int:
-    """The finest level at which the span has at most so many columns.
+    """The finest level at which the span has at most `most` columns.
 
     >>> level_for(0, 100, 200), level_for(0, 1000, 200), level_for(0, 1e9, 200)
     (0, 3, 12)
@@ -103,7 +103,7 @@ def level_for(start: float, end: float, most: int) -> int:
 
 
 def tiles_of(start: float, end: float, level: int) -> tuple[int, int, int, int]:
-    """The first column of a span, how many there are, and the tiles that hold them."""
+    """A span's first column and number of columns, first tile and number of tiles."""
     width = 1 << level
     first = math.floor(start / width)
     number = max(math.ceil(end / width) - first, 1)
@@ -111,17 +111,16 @@ def tiles_of(start: float, end: float, level: int) -> tuple[int, int, int, int]:
     return first, number, tile, (first + number - 1) // COLUMNS - tile + 1
 
 
-def clock(wall_s: float, level: int = 0) -> str:
-    """A moment in UTC, as exact as a column is.
+def clock(wall_s: float) -> str:
+    """A time in UTC.
 
-    >>> clock(0.25), clock(86399.98, -1)
-    ('1970-01-01 00:00:00', '1970-01-01 23:59:59.980')
+    >>> clock(0.25)
+    '1970-01-01 00:00:00'
     """
     try:
-        text = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(math.floor(wall_s)))
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(math.floor(wall_s)))
     except (OverflowError, OSError, ValueError):
         return f"{wall_s:.0f}"
-    return text if level >= 0 else f"{text}.{math.floor(wall_s * 1000 + 0.5) % 1000:03d}"
 
 
 def number(value: float) -> str:

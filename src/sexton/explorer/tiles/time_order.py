@@ -1,7 +1,7 @@
-"""A flame graph in the order of time: equal stacks are merged only while they follow one another.
+"""A flame graph in the order of time: equal stacks are merged only while they are consecutive.
 
-Samples are counted in slices of time. From slice to slice a function that goes on is one box; one
-that comes back later is another. Stacks that are too narrow to be drawn count for their callers.
+Samples are counted in slices of time. A function that continues from slice to slice is one box; one
+that returns later is another. Stacks that are too narrow to draw count for their callers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sexton.profile.select import chosen_in, window
 from sexton.profile.stack_tree import join
 
 Span = tuple[float, float]
-#: Slices of what is shown; none is shorter than a cell of the stacks lane.
+#: Slices of the shown time; none is shorter than a cell of the stacks lane.
 SLICES, LEAST_S = 200, 0.02
 #: A stack with a smaller share of all samples is narrower than a pixel.
 _LEAST_SHARE = 1 / 2000
@@ -31,7 +31,7 @@ _LEAST_SHARE = 1 / 2000
 class Ordered(NamedTuple):
     """A flame graph whose siblings are in the order of time; `start` is per node, in UNIX seconds.
 
-    `note` says which part of the span it shows, empty if all of it.
+    `note` says which part of the span it shows, empty if all.
     """
 
     flame: Flame
@@ -40,14 +40,14 @@ class Ordered(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A part of the span, and the samples of it: of each boot that reaches into it."""
+    """A part of the span, and its samples per boot."""
 
     span: Span
     sides: Sequence[Side]
 
 
 class _Counts(NamedTuple):
-    """Samples by slice and node, in the order of both."""
+    """Samples by slice and node, sorted by both."""
 
     slices: I64
     nodes: I64
@@ -55,7 +55,7 @@ class _Counts(NamedTuple):
 
 
 def in_time_order(parts: Sequence[Shown], note: str = "") -> Ordered:
-    """The samples of these parts, which are in the order of time."""
+    """The samples of these parts, which are sorted by time."""
     length = sum(end - start for (start, end), _ in parts)
     slice_s = max(length / SLICES, LEAST_S)
     trees: list[Tree] = []
@@ -124,7 +124,7 @@ def _grown(tree: Tree, every: _Counts) -> tuple[Tree, I64, I64]:
     """The tree in the order of time, own samples and the first slice of each of its nodes."""
     parents, ends, depth_of = tree.parents().tolist(), tree.end.tolist(), tree.depth.tolist()
     frames, depths, made_ends, own, begun = [0], [0], [0], [0], [0]
-    # What goes on, by depth: its node, its number, and the last slice it was seen in.
+    # The open boxes by depth: their node, their number, and the last slice they were seen in.
     open_, made, seen = [0], [0], [0]
 
     def close(depth: int) -> None:
@@ -133,14 +133,14 @@ def _grown(tree: Tree, every: _Counts) -> tuple[Tree, I64, I64]:
         del open_[depth:], made[depth:], seen[depth:]
 
     def common(node: int) -> int:
-        """How many of those boxes the node lies in."""
+        """The number of open boxes that contain the node."""
         depth = len(open_)
         while not open_[depth - 1] <= node < ends[open_[depth - 1]]:
             depth -= 1
         return depth
 
-    # The order within a slice is not known: what goes on comes first, and callees before the
-    # samples of their caller itself, so that neither is cut into more boxes than it has to be.
+    # The order within a slice is unknown: open boxes come first, and callees before the samples of
+    # their caller itself, so that neither is cut into more boxes than necessary.
     order = np.lexsort((-every.nodes, tree.end[every.nodes], every.slices))
     rows = zip(*(column[order].tolist() for column in every), strict=True)
     for at, group in groupby(rows, key=itemgetter(0)):

@@ -1,8 +1,8 @@
-"""A recording as the explorer sees it: lanes, marks, tables, flame graphs, answers.
+"""A recording for the explorer: lanes, marks, tables, flame graphs, answers.
 
-Opening one reads manifests only. Each lane is built on first use, or by `warm`, which the
-server runs in a thread; from then on tiles come from memory. Everything is by wall time,
-over all boots: `span` explains what happens where the clock was set or the node rebooted.
+Opening one reads only manifests. Each lane is built on first use, or by `warm`, which the server
+runs in a thread; after that tiles come from memory. Times are wall-clock times over all boots; if a
+clock was set back, the later reading of a second is shown.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from sexton.detect.registry import all_detectors
 from sexton.errors import CommandError, StoreError
 from sexton.explorer.lanes.cores import Builder as Cores
 from sexton.explorer.lanes.events import SEVERITIES
 from sexton.explorer.lanes.events import Builder as Events
-from sexton.explorer.tiles.feeding import LaneFeed, build_lanes
-from sexton.explorer.tiles.follow import GrowingRecording
+from sexton.explorer.tiles.follow import GrowingRecording, LaneFeed, build_lanes
 from sexton.explorer.tiles.questions import Questions
 from sexton.explorer.tiles.registry import Builder, Declared, all_lanes
 from sexton.explorer.tiles.tables import TableSpan
@@ -33,38 +32,35 @@ from sexton.store.annex import annex_names
 from sexton.store.recording import Recording
 
 SCHEMA = "sexton.view/1"
-Tell = Callable[[str], None]
 Window = tuple[float, float]
-#: As many of the longest columns as are drawn at once.
-_MOST_TOLD_S = float(MOST_TILES - 1) * COLUMNS * (1 << TOP)
+T = TypeVar("T")
+#: The longest span of a table: as many of the longest columns as one strip has.
+_LONGEST_S = float(MOST_TILES - 1) * COLUMNS * (1 << TOP)
 #: Lanes that a page shows first.
 _FIRST = ("cores", "events")
 _RANK = SEVERITIES.index
 
 
 class View(Questions):
-    """Read by any number of threads. `path` is a recording's directory."""
+    """Thread-safe. `path` is a recording's directory."""
 
-    def __init__(self, path: Path, progress: Tell | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__(GrowingRecording(path))
-        self._progress = progress
         self._lanes = {lane.id: lane for lane in all_lanes()}
         self._built = {
             lane.id: LaneFeed(lane.build) for lane in self._lanes.values() if lane.build is not None
         }
         self._lock = threading.Lock()
-        self._spiked: tuple[Recording, list[Marked]] | None = None
-        self._stacked: tuple[Recording, bool] | None = None
-        self._node: tuple[Recording, dict[str, Any]] | None = None
+        self._kept: dict[str, tuple[Recording, Any]] = {}
 
     @classmethod
-    def open(cls, path: str | Path, progress: Tell | None = None) -> View:
-        """`StoreError` if it is no recording. `progress` is called with what is being built."""
-        return cls(Path(path), progress)
+    def open(cls, path: str | Path) -> View:
+        """`StoreError` if it is no recording."""
+        return cls(Path(path))
 
     @property
     def problems(self) -> list[str]:
-        """What had to be left out, so far."""
+        """What could not be read so far."""
         problems = list(self.recording.problems)
         for feed in self._built.values():
             problems += getattr(feed.builder, "problems", [])
@@ -72,18 +68,18 @@ class View(Questions):
 
     @property
     def span(self) -> Window | None:
-        """The first and the last wall time; `None` where nothing is recorded yet."""
+        """The first and the last wall time; None if nothing is recorded yet."""
         stretches = unbroken(self.recording)
         walls = [wall for stretch in stretches for wall in (stretch.start[1], stretch.end[1])]
         walls = [wall for wall in walls if isfinite(wall)]
         return (min(walls), max(walls)) if walls else None
 
     def about(self) -> dict[str, Any]:
-        """The recording and its lanes: what ``/api/recording`` says, but for "tour"."""
+        """The recording and its lanes: what ``/api/recording`` returns, except "tour"."""
         span = self.span
         return {
             "schema": SCHEMA,
-            "node": self._node_of(self.recording),
+            "node": self._once("node", self.recording, _node_of),
             "start": None if span is None else span[0],
             "end": None if span is None else span[1],
             "live": self._followed.live,
@@ -94,18 +90,16 @@ class View(Questions):
         }
 
     def lanes(self) -> list[Lane]:
-        """Those of which anything was recorded, in the order of the page."""
+        """The lanes with any recorded data, in the order of the page."""
         found = []
-        for lane in self._lanes.values():
-            if self._is_there(lane):
-                built = self._built[lane.of]
-                series = built.builder.names(lane.id)
-                words = (lane.title, lane.kind, lane.unit, lane.about)
-                found.append(Lane(lane.id, *words, series, lane.levels))
+        for lane in filter(self._is_there, self._lanes.values()):
+            series = self._built[lane.of].builder.names(lane.id)
+            words = (lane.title, lane.kind, lane.unit, lane.about)
+            found.append(Lane(lane.id, *words, series, lane.levels))
         return found
 
     def gaps(self) -> list[Window]:
-        """Wall times of which nothing was recorded, by a pause, a reboot or a clock set forward."""
+        """Spans without a recording: a pause, a reboot, or a clock that was set forward."""
         found: list[Window] = []
         reached: float | None = None
         for span in sorted(unbroken(self.recording), key=lambda interval: interval.start[1]):
@@ -115,16 +109,14 @@ class View(Questions):
         return found
 
     def warm(self, first: Callable[[], None] | None = None) -> None:
-        """Build everything; then tiles come from memory. `first` is called when the lanes that a
-        page shows first are built."""
+        """Build everything; after that tiles come from memory. `first` is called when the lanes
+        that a page shows first are built."""
         recording = self.recording
         wanted = [lane for lane in self._lanes.values() if lane.build and self._is_there(lane)]
         wanted.sort(key=_first_seen)
         number = sum(lane.id in _FIRST for lane in wanted)
         for part in (wanted[:number], wanted[number:]):
-            for lane in build_lanes(recording, part, self._built):
-                if self._progress is not None:
-                    self._progress(lane)
+            build_lanes(recording, part, self._built)
             if first is not None:
                 first()
                 first = None
@@ -132,7 +124,7 @@ class View(Questions):
             self._samples.follow(recording)
 
     def strip(self, lane: str, level: int, first: int, count: int) -> Strip:
-        """Some tiles; `CommandError` of a lane, level or number there is none of."""
+        """Some tiles; `CommandError` if the lane, level or number is invalid."""
         known = self._known(lane)
         low, high = known.levels
         if not low <= level <= high:
@@ -144,23 +136,25 @@ class View(Questions):
         return Strip(lane, level, first, count, drawn.names, drawn.channels, drawn.planes)
 
     def marks(self, start: float, end: float, most: int = 2000) -> list[Marked]:
-        """What happened from `start` to before `end`; the gravest where there are too many."""
-        every = self._ready("events").marks()
-        times = [part.time for part in every]
-        inside = every[bisect_left(times, start) : bisect_left(times, end)]
+        """What happened from `start` to before `end`; the most severe if there are too many."""
+        inside = self._marks(start, end)
         if len(inside) <= most:
             return inside
         kept = sorted(inside, key=lambda mark: _RANK(mark.severity))[:most]
-        return sorted(kept, key=lambda amount: amount.time)
+        return sorted(kept, key=lambda mark: mark.time)
 
     def marks_between(self, start: float, end: float) -> int:
-        """How many there are."""
-        times = [mark.time for mark in self._ready("events").marks()]
-        return bisect_left(times, end) - bisect_left(times, start)
+        """The number of marks in a span."""
+        return len(self._marks(start, end))
+
+    def _marks(self, start: float, end: float) -> list[Marked]:
+        every = self._ready("events").marks()
+        times = [mark.time for mark in every]
+        return every[bisect_left(times, start) : bisect_left(times, end)]
 
     def table(self, lane: str, start: float, end: float, most: int = 200) -> Table:
-        """A lane's span in words; of numbers only as far as they are recorded, and the last months
-        of a recording whose clock jumped by years."""
+        """A lane's span as text, limited to what was recorded, and to the last months if the clock
+        jumped by years."""
         known = self._known(lane)
         if known.kind != "marks":
             first, last = self.span or (start, start)
@@ -177,7 +171,7 @@ class View(Questions):
         return found._replace(headings=(time, *(f"{name} ({known.unit})" for name in lines)))
 
     def found(self, kind: str, after: float, backwards: bool = False) -> Marked | None:
-        """The next (or the last) of a kind: "spike", "reset" or a kind of mark; `None` if none."""
+        """The next (or previous) "spike", "reset" or mark of a kind; None if there is none."""
         if kind == "spike":
             every = self._spikes()
         else:
@@ -189,7 +183,7 @@ class View(Questions):
         return every[at] if 0 <= at < len(every) else None
 
     def refresh(self) -> bool:
-        """Read what was recorded since; has the end moved?"""
+        """Read what was recorded since. Has the end moved?"""
         with self._lock:
             before = self.span
             self._followed.refresh()
@@ -197,27 +191,22 @@ class View(Questions):
 
     @property
     def bytes(self) -> int:
-        """What its lanes hold in memory, about."""
+        """About how much memory its lanes take."""
         return sum(feed.builder.bytes for feed in self._built.values())
 
     def _spikes(self) -> list[Marked]:
-        built = self._built["cores"]
-        recording = self.recording
+        built, recording = self._built["cores"], self.recording
         with built.lock:
-            builder = built.follow(recording)
-            if self._spiked is None or self._spiked[0] is not recording:
-                self._spiked = (recording, cast("Cores", builder).spikes())
-            return self._spiked[1]
+            cores = cast("Cores", built.follow(recording))
+            return self._once("spikes", recording, lambda _: cores.spikes())
 
     def _recorded(self, start: float, end: float) -> Window:
         first, last = self.span or (start, start)
         end = max(min(end, last + 1), first)
-        return max(start, first, end - _MOST_TOLD_S), end
+        return max(start, first, end - _LONGEST_S), end
 
     def _ready(self, lane: str) -> Builder:
-        built = self._built[self._lanes[lane].of]
-        with built.lock:
-            return built.follow(self.recording)
+        return self._built[self._lanes[lane].of].ready(self.recording)
 
     def _known(self, lane: str) -> Declared:
         found = self._lanes.get(lane)
@@ -233,23 +222,28 @@ class View(Questions):
         return any(segment.rows(kind) for segment in self.recording.segments for kind in lane.needs)
 
     def _has_stacks(self) -> bool:
-        recording = self.recording
-        if self._stacked is None or self._stacked[0] is not recording:
-            found = any(annex_names(segment.path) for segment in reversed(recording.segments))
-            self._stacked = (recording, found)
-        return self._stacked[1]
+        return self._once("stacks", self.recording, _has_annexes)
 
-    def _node_of(self, recording: Recording) -> dict[str, Any]:
-        if self._node is None or self._node[0] is not recording:
-            node, census = (_last(recording, kind) for kind in (Node, CgroupCensus))
-            about = {
-                "host": node.hostname if node else None,
-                "kernel": node.kernel if node else None,
-                "cores": node.cores if node else None,
-                "hierarchy": census.hierarchy if census else None,
-            }
-            self._node = (recording, about)
-        return self._node[1]
+    def _once(self, name: str, recording: Recording, make: Callable[[Recording], T]) -> T:
+        """What `make` returns, kept until the recording grows."""
+        kept = self._kept.get(name)
+        if kept is None or kept[0] is not recording:
+            kept = self._kept[name] = (recording, make(recording))
+        return cast("T", kept[1])
+
+
+def _has_annexes(recording: Recording) -> bool:
+    return any(annex_names(segment.path) for segment in reversed(recording.segments))
+
+
+def _node_of(recording: Recording) -> dict[str, Any]:
+    node, census = (_last(recording, kind) for kind in (Node, CgroupCensus))
+    return {
+        "host": node.hostname if node else None,
+        "kernel": node.kernel if node else None,
+        "cores": node.cores if node else None,
+        "hierarchy": census.hierarchy if census else None,
+    }
 
 
 def _first_seen(lane: Declared) -> tuple[bool, int]:

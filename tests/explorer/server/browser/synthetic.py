@@ -36,9 +36,9 @@ CHANNELS = ["user", "system", "softirq", "iowait_steal"]
 class Play:
     """What a test changes while somebody looks."""
 
-    #: The status that an address under `/api/` is answered with, instead of what was asked for.
+    #: HTTP status to answer with, by address under `/api/`.
     faults: dict[str, int] = field(default_factory=dict)
-    #: What the stream tells next, `None` ends it; without it the stream tells where it ends.
+    #: The next event of the stream, `None` ends it; without it the stream sends its end.
     events: queue.Queue[dict[str, Any] | None] | None = None
     is_live: bool | None = None
     #: Where the recording ends by now, in seconds from its start.

@@ -255,7 +255,7 @@ def test_the_loop_sleeps_when_nothing_changes(plain, opened):
 
 
 @pytest.mark.whole
-def test_strips_are_asked_for_in_batches_and_not_twice(plain, opened):
+def test_strips_are_requested_in_batches_and_not_twice(plain, opened):
     page = drawn(opened(plain))
     lines: list[str] = []
     page.on("request", lambda request: lines.append(request.url))

@@ -60,7 +60,7 @@ def opened_lanes(page: Page) -> list[str]:
     )
 
 
-def test_the_first_screen_is_the_average_and_tells_no_end(opened: Opened, demo: str):
+def test_the_first_screen_is_the_average_and_hides_the_end(opened: Opened, demo: str):
     page = begun(opened, demo)
     assert title(page) == "The average hides it"
     assert opened_lanes(page) == ["average"]
@@ -196,7 +196,7 @@ def test_back_goes_back_and_escape_ends_it_and_the_button_goes_on(opened: Opened
     go(page, 1)
     page.keyboard.press("Escape")
     assert not page.locator("#tour").is_visible()
-    assert len(opened_lanes(page)) > 8  # whoever ends it looks on at all of it
+    assert len(opened_lanes(page)) > 8  # at the end all lanes are open
     assert page.evaluate("document.activeElement.id") == "tour-again"
     page.keyboard.press("Enter")
     assert page.locator("#tour").is_visible()

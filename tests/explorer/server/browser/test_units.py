@@ -327,7 +327,7 @@ def test_a_search_says_how_much_and_how_it_was_taken(modules, text, typed, said)
     assert words.split("  ·  ")[1] == "1 sample"
 
 
-def test_a_tile_that_could_not_be_read_is_asked_for_again_by_who_comes_back(modules):
+def test_a_tile_that_could_not_be_read_is_requested_again_on_return(modules):
     script = """(async () => {
       let asked = 0;
       const source = {strip: async () => { asked++; throw new Error("away"); }};
@@ -345,7 +345,7 @@ def test_a_tile_that_could_not_be_read_is_asked_for_again_by_who_comes_back(modu
     assert called(modules, "data/tiles", f"await {script}") == [3, 3, 4]
 
 
-def test_stacks_that_are_decoded_late_are_asked_for_again_while_live(modules):
+def test_stacks_that_are_decoded_late_are_requested_again_while_live(modules):
     script = """(() => {
       const cache = new m.TileCache({}, {start: 0, end: 700}, () => {}, () => {}), seen = [];
       cache.ask = () => {};
@@ -428,7 +428,7 @@ NOTHING = {"names": [], "nodes": {"parent": [], "name": [], "samples": []}, "tot
 
 
 @pytest.mark.parametrize("tab", ["flame", "functions"])
-def test_a_flame_graph_that_failed_is_asked_for_again(modules, tab):
+def test_a_flame_graph_that_failed_is_requested_again(modules, tab):
     whole = {**NOTHING, "rows": [], "note": "a sample"}
     answers = [{"fails": "away"}, {"fails": "still away"}, whole]
     *failed, last = called(modules, "panel/panel", f"await {PANEL}", answers, {"tab": tab})

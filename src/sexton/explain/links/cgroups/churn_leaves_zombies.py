@@ -1,25 +1,29 @@
-"""Cgroups made and removed under one parent stay behind as zombies: containers, timers, sessions.
+"""Cgroups created and removed under one parent stay as zombies: containers, timers, sessions.
 
-**Rule.** The parent that churns must be one that owns zombies. *Proven*: deaths under it were
-traced and not released. *Likely*: the same parent, by the kernel's own counts. One step weaker
-where less than 5 % of the dead are known to be from there. A busy parent elsewhere on the node says
-nothing. The strength covers only those known to be from there.
+**Rule.** The parent that churns must own zombies. *Proven*: removals under it were traced and not
+freed. *Likely*: the same parent, by the kernel's own counts. One step weaker if less than 5 % of
+the dying cgroups are known to come from there. A busy parent elsewhere on the node is no evidence.
+The strength covers only those known to come from there.
 
-**Evidence against.** Most of what was seen to die there was released: ordinary churn. Less than
-half of the dead are known to be from there: who left the others is unknown.
+**Evidence against.** Most cgroups removed there were freed: ordinary churn. Less than half of the
+dying cgroups are known to come from there: the origin of the others is unknown.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from sexton.detect.churn import churn
 from sexton.detect.owners import Owner, owners
-from sexton.explain.links.cgroups.crash_loop_leaves_zombies import FEW, of_the_dead
+from sexton.explain.links.cgroups.crash_loop_leaves_zombies import (
+    FEW,
+    dying_in,
+    strength_and_coverage,
+)
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
-from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.window import Window
 
 _SHOWN = 3
@@ -34,17 +38,15 @@ _SHOWN = 3
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """A parent that both churns and owns zombies."""
     shared = cause.shares(effect, "cgroup")
-    if not shared:
-        return None
     mine = [item for item in owners(window) if item.path in shared]
     if not mine:
         return None
-    # The surest, not the largest: older ones that the kernel only counts make a trace no weaker.
-    best = max(item.strength.rank for item in mine)
-    sure = Strength.PROVEN if best == Strength.PROVEN.rank else Strength.LIKELY
-    surest = _surest(mine, sure)
+    # The surest, not the largest: older zombies that are only counted make a trace no weaker.
+    proven = [item for item in mine if item.strength is Strength.PROVEN]
+    sure = Strength.PROVEN if proven else Strength.LIKELY
+    surest = proven or mine
     owner = max(surest, key=lambda item: item.strength.rank)
-    strength, covers = of_the_dead(sure, sum(item.dying or 0 for item in surest), window)
+    strength, covers = strength_and_coverage(sure, sum(item.dying or 0 for item in surest), window)
     return Bond(
         strength,
         f"cgroups removed under {_where(surest)} are the ones that stay ({owner.method})",
@@ -54,30 +56,22 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     )
 
 
-def _surest(mine: Sequence[Owner], sure: Strength) -> list[Owner]:
-    """Of whom it is known; where some are proven, those."""
-    least = Strength.PROVEN.rank if sure is Strength.PROVEN else 0
-    return [owner for owner in mine if owner.strength.rank >= least]
-
-
 def _where(owners: Sequence[Owner]) -> str:
-    """All who leave some, each with its number, the one with most first."""
-    number: dict[str, int] = {}
+    """The owners, each with its number of zombies, the largest first."""
+    number: Counter[str] = Counter()
     for owner in owners:
-        number[owner.path] = number.get(owner.path, 0) + (owner.dying or 0)
+        number[owner.path] += owner.dying or 0
     if len(number) == 1:
         return owners[0].path
-    ranked = sorted(number, key=lambda path: -number[path])
-    named = [f"{path} ({number[path]:,})" for path in ranked[:_SHOWN]]
-    more = [f"{len(ranked) - _SHOWN} more"] if len(ranked) > _SHOWN else []
+    named = [f"{path} ({zombies:,})" for path, zombies in number.most_common(_SHOWN)]
+    more = [f"{len(number) - _SHOWN} more"] if len(number) > _SHOWN else []
     *first, last = [*named, *more]
     return f"{', '.join(first)} and {last}"
 
 
 def _others(mine: Sequence[Owner], window: Window) -> tuple[str, ...]:
-    """The dead that were not seen to die there, if they are the majority."""
-    census = window.latest(CgroupCensus)
-    dying = census[0].dying if census else None
+    """Evidence against: most dying cgroups are not known to come from there."""
+    dying = dying_in(window)
     known = sum(owner.dying or 0 for owner in mine)
     if not dying or known >= FEW * dying:
         return ()
@@ -85,7 +79,7 @@ def _others(mine: Sequence[Owner], window: Window) -> tuple[str, ...]:
 
 
 def _released(owners: Sequence[Owner], window: Window) -> Iterator[str]:
-    """Of which of them most were released."""
+    """Evidence against: parents whose removed cgroups were mostly freed."""
     seen = churn(window)
     for parent in dict.fromkeys(owner.path for owner in owners):
         here = [family for family in seen.families if family.path == parent] if seen else []

@@ -1,13 +1,14 @@
 """Each restart of a crash-looping unit leaves a dying memory cgroup behind.
 
-**Rule.** The restart ledger must name the unit among those that leave dead cgroups. *Proven*: its
-own path was seen to die without release (traced, or listed by the kernel as offline). *Likely*:
-the number of its restarts matches the number of dead cgroups and it restarts while we watch.
-*Possible*: only one of the two. One step weaker where it accounts for less than 5 % of the dead.
-The strength covers only those it accounts for.
+**Rule.** The restart ledger must list the unit among those that leave dying cgroups. *Proven*: its
+own path died and was not freed (traced, or listed by the kernel as offline). *Likely*: the number
+of its restarts matches the number of dying cgroups, and it restarts in the window. *Possible*: only
+one of the two. One step weaker if it accounts for less than 5 % of them. The strength covers only
+those it accounts for.
 
-**Evidence against.** More of the dead are known to lie below another directory than the unit's
-parent; its restarts are less than half as many as the dead, and its period does not explain them.
+**Evidence against.** More dying cgroups are known to lie below a directory other than the unit's
+parent; the unit restarted less than half as often as there are dying cgroups, and its period does
+not explain them.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ FEW = 0.5
     proof="a trace of its deaths (sudo sexton zombies --watch)",
 )
 def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
-    """The best suspect of the ledger that is also crash-looping."""
+    """The best suspect of the ledger that crash-loops."""
     units = cause.entities.get("unit", ())
     for suspect in suspects(window):
         if suspect.owner in units:
-            strength, covers = of_the_dead(suspect.strength, suspect.matched, window)
+            strength, covers = strength_and_coverage(suspect.strength, suspect.matched, window)
             return Bond(
                 strength,
                 suspect.sentence,
@@ -47,17 +48,15 @@ def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
     return None
 
 
-def of_the_dead(
+def strength_and_coverage(
     strength: Strength, known: int, window: Window
 ) -> tuple[Strength, tuple[int, int] | None]:
-    """How sure it is that they left the dead, and of how many that is known.
+    """How sure it is that a cause left the dying cgroups, and how many of them that covers.
 
-    What was seen of less than `SHARE` proves nothing of the others: that is one step weaker, and
-    *possible* where most of the dead are known to be another unit's. Where the others are so few,
-    it is said of all.
+    Knowing less than `SHARE` of them proves nothing about the others: that is one step weaker, and
+    *possible* if most are known to be another unit's. If hardly any are left, it covers all.
     """
-    census = window.latest(CgroupCensus)
-    dying = census[0].dying if census else None
+    dying = dying_in(window)
     if not dying or (dying - known) * 100 <= SHARE.value * dying:
         return strength, None
     if known * 100 < SHARE.value * dying:
@@ -68,17 +67,22 @@ def of_the_dead(
     return strength, (known, dying)
 
 
-def too_few(suspect: Suspect, window: Window) -> tuple[str, ...]:
-    """Its restarts explain less than half of the dead."""
+def dying_in(window: Window) -> int | None:
+    """The number of dying memory cgroups, None if unknown."""
     census = window.latest(CgroupCensus)
-    dying = census[0].dying if census else None
+    return census[0].dying if census else None
+
+
+def too_few(suspect: Suspect, window: Window) -> tuple[str, ...]:
+    """Evidence against: its restarts explain less than half of the dying cgroups."""
+    dying = dying_in(window)
     if not dying or suspect.ratio is None or suspect.ratio >= FEW or suspect.matched >= FEW * dying:
         return ()
     return (f"{suspect.owner} accounts for {suspect.matched:,} of {dying:,} dying cgroups only",)
 
 
 def more_below_others(suspect: Suspect, window: Window) -> tuple[str, ...]:
-    """Somebody else's dead, where they are more; a unit without a known place is not judged."""
+    """Evidence against: more dying cgroups lie elsewhere. None if the unit's path is unknown."""
     if not suspect.path:
         return ()
     parent = split(suspect.path)[0].rstrip("/")

@@ -1,10 +1,10 @@
-"""What a slow statistics read walks is mostly scopes that were never closed.
+"""A slow read of memory statistics walks mostly scopes that were never closed.
 
 **Rule.** The leaked directories must be at least half of all memory cgroups that are walked.
 *Proven*: the read's cost was measured at the root; *likely*: extrapolated from a small subtree. No
-link where the dead are more than the leaked: then see `zombies_slow_stats`.
+link if dying cgroups outnumber the leaked ones: see `zombies_slow_stats`.
 
-**Evidence against.** A subtree with less than a tenth of the cgroups that is half as slow to read.
+**Evidence against.** A subtree with less than a tenth of the cgroups takes half as long to read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sexton.model.window import Window
     proof="a read at the root, timed (skipped: it would hold a core itself)",
 )
 def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
-    """The share of the leaked in what is walked."""
+    """The share of leaked scopes in what is walked."""
     census = window.latest(CgroupCensus)
     walk = dearest_walk(window)
     if not census or walk is None or not census[0].total:
@@ -45,5 +45,5 @@ def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
         Strength.PROVEN if measured else Strength.LIKELY,
         f"{100 * leaked / total:.1f} % of the cgroups walked are leaked scopes; cost {how}",
         shared=cause.entities.get("cgroup", ()),
-        against=small_and_slow(walk, total),
+        against=small_and_slow(walk, window),
     )

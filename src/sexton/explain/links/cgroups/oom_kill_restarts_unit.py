@@ -1,10 +1,10 @@
-"""A unit's process is killed for memory, and systemd starts the unit again.
+"""The OOM killer kills a process of a unit, and systemd restarts the unit.
 
 **Rule.** The killed process must have been in the unit's cgroup, and the unit must have started
-after the kill: within its restart delay and 30 s. *Proven*: systemd itself gives `oom-kill` as the
-unit's result, or at least half of its restarts in the window follow a kill like that. *Likely*: a
-start follows a kill. *Possible*: no start was dated, but the unit restarts. No link where every
-known start came before the kills.
+within its restart delay plus 30 s after the kill. *Proven*: systemd gives `oom-kill` as the unit's
+result, or at least half of its restarts in the window follow such a kill. *Likely*: a start follows
+a kill. *Possible*: the unit restarts, but no start has a time. No link if every known start came
+before the kills.
 
 **Evidence against.** Far more restarts in the window than kills in the unit: most of them have
 another cause.
@@ -22,7 +22,7 @@ from sexton.model.window import Window
 from sexton.series.restarts import restarts
 
 SOON_S = 30.0
-#: systemd's clock and the log's differ by less.
+#: The clocks of systemd and of the log differ by less than this.
 _CLOCKS_S = 1.0
 _RESULT = "oom-kill"
 
@@ -45,9 +45,7 @@ def join(_cause: Finding, effect: Finding, window: Window) -> Bond | None:
         found = _judged(name, by_unit[name], window)
         if found is not None:
             strength, words, against = found
-            return Bond(strength, words,
-                shared=(name,), against=against,
-            )  # fmt: skip
+            return Bond(strength, words, shared=(name,), against=against)
     return None
 
 
@@ -66,9 +64,9 @@ def _judged(
     counted = restarts(window).get(name)
     number = max(counted.count if counted is not None else 0, 1)
     recent = sum(window.start <= at <= window.end for at in moments)
-    said = any(row.result == _RESULT for row in rows)
+    by_systemd = any(row.result == _RESULT for row in rows)
     text = f"{count(len(mine), 'process', 'processes')} of {name} killed"
-    if said:
+    if by_systemd:
         return Strength.PROVEN, f"{text}; systemd gives oom-kill as its result", ()
     against: tuple[str, ...] = ()
     if number > 2 * max(recent, 1):

@@ -1,13 +1,13 @@
 """Each run of a timer's service leaves a dying memory cgroup behind; nothing crashes.
 
-**Rule.** The restart ledger must name a timer among those that leave dead cgroups, and the
-directory it runs in must be the one that churns. *Proven*: its service's own path was seen to die
-without release. *Likely*: its runs match the dead in number or period, and it still runs.
-There is no weaker form, since every node has timers; but one step weaker where it accounts for less
-than 5 % of the dead. The strength covers only those it accounts for.
+**Rule.** The restart ledger must list a timer among those that leave dying cgroups, and the
+directory it runs in must be the one that churns. *Proven*: its service's own path died and was not
+freed. *Likely*: its runs match the dying cgroups in number or period, and it still runs. There is
+no weaker form, since every node has timers; but one step weaker if it accounts for less than 5 % of
+them. The strength covers only those it accounts for.
 
-**Evidence against.** Its runs are less than half as many as the dead; more of the dead are known
-to lie below another directory.
+**Evidence against.** It ran less than half as often as there are dying cgroups; more of them are
+known to lie below another directory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sexton.detect.registry import READS
 from sexton.detect.stems import split
 from sexton.explain.links.cgroups.crash_loop_leaves_zombies import (
     more_below_others,
-    of_the_dead,
+    strength_and_coverage,
     too_few,
 )
 from sexton.explain.registry import link
@@ -32,7 +32,7 @@ from sexton.model.window import Window
 
 
 def _stop_timer(window: Window) -> list[Step]:
-    """The timer that the ledger is surest of."""
+    """Steps for the ledger's surest timer."""
     sure = (suspect for suspect in suspects(window) if suspect.strength is not Strength.POSSIBLE)
     steps = []
     for timer in [suspect.owner for suspect in sure if suspect.kind == "timer"][:1]:
@@ -53,13 +53,13 @@ def _stop_timer(window: Window) -> list[Step]:
     advice=_stop_timer,
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
-    """The best suspect of the ledger that is a timer and lives where it churns."""
+    """The best suspect of the ledger that is a timer and runs where cgroups churn."""
     places = cause.shares(effect, "cgroup")
     for suspect in suspects(window):
         home = printable(suspect.path)
         here = home in places or split(home)[0] in places
         if suspect.kind == "timer" and here and suspect.strength is not Strength.POSSIBLE:
-            strength, covers = of_the_dead(suspect.strength, suspect.matched, window)
+            strength, covers = strength_and_coverage(suspect.strength, suspect.matched, window)
             return Bond(
                 strength,
                 suspect.sentence,

@@ -1,15 +1,16 @@
-"""What a slow statistics read walks over is mostly dead cgroups.
+"""A slow read of memory statistics walks mostly dying cgroups.
 
-**Rule.** *Proven*: at least half of all memory cgroups are dead and the read's cost was measured at
-the root. *Likely*: the same, with the cost extrapolated from a small subtree. No link where live
-directories are the most of what is walked: then it is the crowd that is slow, not the dead.
+**Rule.** *Proven*: at least half of all memory cgroups are dying and the read's cost was measured
+at the root. *Likely*: the same, with the cost extrapolated from a small subtree. No link if most of
+what is walked is alive: then live cgroups make it slow.
 
-**Evidence against.** A subtree with less than a tenth of the cgroups that is half as slow to read.
+**Evidence against.** A subtree with less than a tenth of the cgroups takes half as long to read.
 """
 
 from __future__ import annotations
 
 from sexton.detect.growth import cost
+from sexton.explain.held import dying_share
 from sexton.explain.links.cpu.zombie_walk_burns_core import dearest_walk
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
@@ -28,25 +29,23 @@ MOSTLY = 0.5
     proof="a read at the root, timed (skipped: it would hold a core itself)",
 )
 def join(_cause: Finding, _effect: Finding, window: Window) -> Bond | None:
-    """The share of the dead in what is walked."""
-    census = window.latest(CgroupCensus)
-    walk = dearest_walk(window)
-    if not census or walk is None or not census[0].total or census[0].dying is None:
-        return None
-    share = census[0].dying / census[0].total
-    if share < MOSTLY:
+    """The share of dying cgroups in what is walked."""
+    share, walk = dying_share(window), dearest_walk(window)
+    if walk is None or share is None or share < MOSTLY:
         return None
     measured = walk.root_s is not None
     how = "measured" if measured else "extrapolated from a small subtree"
     return Bond(
         Strength.PROVEN if measured else Strength.LIKELY,
         f"{100 * share:.1f} % of the cgroups walked are dying; cost {how}",
-        against=small_and_slow(walk, census[0].total),
+        against=small_and_slow(walk, window),
     )
 
 
-def small_and_slow(walk: WalkCost, total: int) -> tuple[str, ...]:
-    """A small part that takes as long as the whole: then it is not the number that is slow."""
+def small_and_slow(walk: WalkCost, window: Window) -> tuple[str, ...]:
+    """Evidence against: a small part takes as long as the whole, so their number is not why."""
+    census = window.latest(CgroupCensus)
+    total = (census[0].total if census else None) or 0
     if walk.memcgs * 10 > total or walk.measured_s * 2 < cost(walk):
         return ()
     few = f"{walk.memcgs:,} of {total:,} memory cgroups"

@@ -1,9 +1,9 @@
-"""The kernel's own watchdog complains of a core that something holds.
+"""The kernel's watchdog reports a core that something holds.
 
 **Rule.** Both must be about the same core. *Proven*: the lockup lies inside the time the core was
-held, give or take the watchdog's 20 s of patience, and that core is the one held longest, whose
-time is known. *Likely*: another held core, or the core at another time and the same task on it. No
-link by the core alone at another time: what held it then is unknown.
+held, give or take the watchdog's 20 s, and that core is the one held longest, whose time is known.
+*Likely*: another held core, or the core at another time with the same task on it. No link by the
+core alone at another time: what held it then is unknown.
 
 **Evidence against.** The watchdog names another task than the one that held the core.
 """
@@ -44,7 +44,7 @@ def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
 
 
 def _processes(finding: Finding) -> set[str]:
-    """By name: the watchdog gives the thread's id, findings process and thread."""
+    """Task names; the watchdog logs the thread's id, findings have process and thread."""
     return {task.partition("[")[0] for task in finding.entities.get("task", ())}
 
 

@@ -1,9 +1,9 @@
-"""Page faults, one after the other, hold a core in the kernel.
+"""One page fault after another holds a core in the kernel.
 
-**Rule.** With kernel stacks of the held core, in the very seconds: *proven* where half of them or
-more serve page faults (and neither reclaim nor compact memory inside one), *likely* from a fifth
-on, no link below one in twenty. Without stacks at best *possible*, where both findings name the
-same task in the same seconds.
+**Rule.** With kernel stacks of the held core in the same seconds: *proven* if half of them or more
+serve page faults (and neither reclaim nor compact memory inside one), *likely* from a fifth on, no
+link below one in twenty. Without stacks at best *possible*, if both findings name the same task in
+the same seconds.
 
 **Evidence against.** Stacks mostly in other functions.
 """

@@ -1,15 +1,17 @@
-"""Packets come faster than one core takes them in, and softirq holds it.
+"""Packets arrive faster than one core can process them, and softirq holds it.
 
-**Rule.** The held core must be one that is flooded. With kernel stacks of the held seconds they
-decide: *proven* where half of them or more take in packets, *likely* from a fifth on, no link below
-one in twenty. Without stacks its own times do, where both were in the same seconds or the core took
-in a flood while it was held: *proven* where most of the held time was softirq, no link where it was
-system time, which is a task's; *possible* where that is unknown.
+**Rule.** The held core must be a flooded one. Kernel stacks of the held seconds decide: *proven* if
+half of them or more receive packets, *likely* from a fifth on, no link below one in twenty. Without
+stacks, both must be in the same seconds, or the core must have received a flood while it was held;
+then its CPU times decide: *proven* if most of the held time was softirq, no link if it was system
+time, which a task spends; *possible* if unknown.
 
 **Evidence against.** A core that neither dropped a packet nor cut a poll short: busy, not flooded.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from sexton.detect.detectors.network.softirq_flood import PACKETS
 from sexton.explain.held import NETWORK, SLACK_S, core_of, in_softirq, judge, work_of
@@ -33,12 +35,12 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     core = core_of(effect)
     if core is None or core not in cause.entities.get("core", ()):
         return None
-    against = _unhurried(core, effect, window)
+    against = not_overloaded((core,), effect, window)
     if work_of(effect, window) is not None:
         found = judge(cause, effect, window, NETWORK)
         return None if found is None else found._replace(against=(*found.against, *against))
     softirq = in_softirq(effect)
-    meanwhile = together(cause, effect, SLACK_S) or _flooded(core, effect, window)
+    meanwhile = together(cause, effect, SLACK_S) or _was_flooded(core, effect, window)
     if softirq is False or not meanwhile:
         return None
     how = "most of that time was softirq" if softirq else "whether in softirq is unknown"
@@ -50,23 +52,23 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     )
 
 
-def _backlog(core: str, held: Finding, window: Window) -> Step[SoftnetCpu] | None:
-    if held.start is None or held.end is None:
-        return None
-    span = (held.start, held.end)
-    return moved(window, SoftnetCpu, lambda row: row.cpu, span).get(int(core))
+def _backlogs(cores: Sequence[str], during: Finding, window: Window) -> list[Step[SoftnetCpu]]:
+    if during.start is None:
+        return []
+    span = (during.start, during.end or during.start)
+    steps = moved(window, SoftnetCpu, lambda row: row.cpu, span).values()
+    return [step for step in steps if str(step.after.cpu) in cores]
 
 
-def _flooded(core: str, held: Finding, window: Window) -> bool:
-    """Floods come again: the worst one may be another than the one that held the core longest."""
-    step = _backlog(core, held, window)
-    packets = step.delta("processed") if step is not None else None
-    return step is not None and packets is not None and packets / step.seconds >= PACKETS.value
+def _was_flooded(core: str, held: Finding, window: Window) -> bool:
+    """Floods recur: the worst one need not be the one that held the core longest."""
+    steps = _backlogs((core,), held, window)
+    return any((step.delta("processed") or 0) / step.seconds >= PACKETS.value for step in steps)
 
 
-def _unhurried(core: str, held: Finding, window: Window) -> tuple[str, ...]:
-    """The backlog of that core, where it was read and did not suffer."""
-    step = _backlog(core, held, window)
-    if step is None or step.delta("dropped") or step.delta("time_squeeze"):
+def not_overloaded(cores: Sequence[str], during: Finding, window: Window) -> tuple[str, ...]:
+    """Evidence against a flood: the backlogs of these cores were read and did not suffer."""
+    steps = _backlogs(cores, during, window)
+    if not steps or any(step.delta("dropped") or step.delta("time_squeeze") for step in steps):
         return ()
-    return (f"core {core} dropped no packet and cut no poll short",)
+    return (f"core {', '.join(cores)} dropped no packet and cut no poll short",)

@@ -1,8 +1,8 @@
-"""The kernel's watchdogs complain of a core that a realtime task holds.
+"""The kernel's watchdogs report a core that a realtime task holds.
 
-**Rule.** Both must be about the same core, or the stall names no core. *Proven*: the same core in
-the same time, give or take the watchdog's 20 s of patience. *Likely*: the same time, and the line
-of the RCU stall does not say which core it waits for. No link at another time.
+**Rule.** Both must be about the same core, or the stall names no core. *Proven*: the same core at
+the same time, give or take the watchdog's 20 s. *Likely*: the same time, and the log line of the
+RCU stall does not name its core. No link at another time.
 
 **Evidence against.** The watchdog names another task than the one that held the core.
 """
@@ -24,7 +24,7 @@ from sexton.model.window import Window
     proof="both in the same seconds; record the next occurrence (sexton record)",
 )
 def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
-    """The same core in the same time."""
+    """The same core at the same time."""
     cores = cause.shares(effect, "core")
     unnamed = not effect.entities.get("core")
     if not together(cause, effect, PATIENCE_S) or not (cores or unnamed):

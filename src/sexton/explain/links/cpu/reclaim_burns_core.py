@@ -1,13 +1,13 @@
 """A task frees memory, to continue or on request, and holds its core while it does.
 
-**Rule.** With kernel stacks of the held core, in the very seconds: *proven* where half of them or
-more are reclaim by a task, *likely* from a fifth on, no link below one in twenty. Without stacks at
-best *possible*, and only where both findings name the same task in the same seconds: counters that
-rise together are a coincidence, not a cause.
+**Rule.** With kernel stacks of the held core in the same seconds: *proven* if half of them or more
+are reclaim by a task, *likely* from a fifth on, no link below one in twenty. Without stacks at best
+*possible*, and only if both findings name the same task in the same seconds: counters that rise
+together are a coincidence, not a cause.
 
-**Evidence against.** Stacks mostly in other functions; reclaim that walks cgroups in a fifth of
-its samples, most of them dead or not counted, which makes it *possible* at best: then the dead are
-what makes it dear (`zombie_walk_burns_core`).
+**Evidence against.** Stacks mostly in other functions. If a fifth of the samples walk cgroups, most
+of which are dying or were not counted, the link is *possible* at best: then dying cgroups make the
+reclaim expensive (`zombie_walk_burns_core`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from sexton.explain.held import (
     ORDERED,
     RECLAIM,
     WALK,
-    dead_share,
+    dying_share,
     judge,
-    may_walk_the_dead,
+    may_walk_dying_cgroups,
     work_of,
 )
 from sexton.explain.registry import link
@@ -39,10 +39,10 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     ordered = work is not None and work.by[ORDERED] > work.by[RECLAIM]
     family = ORDERED if ordered else RECLAIM
     found = judge(cause, effect, window, family)
-    if found is None or work is None or not may_walk_the_dead(work, window):
+    if found is None or work is None or not may_walk_dying_cgroups(work, window):
         return found
     walking = f"{100 * work.share(WALK):.0f} % of its samples walk memory cgroups"
-    dead = dead_share(window)
+    dead = dying_share(window)
     doubt = f"{walking}; how many of those are dying is unknown"
     if dead is not None:
         doubt = (

@@ -1,11 +1,11 @@
-"""Statistics of cgroups are flushed under one lock, and cores wait for it or work at it.
+"""Cgroup statistics are flushed under one lock; cores hold it or wait for it.
 
 **Rule.** The held core must be one of those that flush. *Proven*: half of its kernel samples in
-those seconds, or more, are of the flush; *likely* from a fifth on; no link below one in twenty. No
-form without stacks: nothing else shows a flush.
+those seconds, or more, are in the flush; *likely* from a fifth on; no link below one in twenty. No
+link without stacks: nothing else shows a flush.
 
-**Evidence against.** Stacks mostly in other functions; a single core that flushes, where fighting
-over a lock needs two.
+**Evidence against.** Stacks mostly in other functions; a single core that flushes, since contention
+needs two.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A read of memory statistics that takes seconds takes them on one core.
+"""A read of memory statistics takes seconds, and spends them on one core.
 
-**Rule.** That of `zombie_walk_burns_core`, which is the same walk seen without its cost; by stacks
-only where the walk is one for statistics, and not reclaim's.
+**Rule.** That of `zombie_walk_burns_core`, which is the same walk without its measured cost; with
+stacks, only if the walk is for statistics and not for reclaim.
 
-**Evidence against.** The same as for that one.
+**Evidence against.** The same.
 """
 
 from __future__ import annotations

@@ -1,24 +1,22 @@
-"""The hypervisor takes the cores away, and tasks that are ready wait for what is left.
+"""The hypervisor takes CPU time away, and runnable tasks wait for what is left.
 
 **Rule.** Both on the same core and in the same seconds, give or take two. *Likely*: half of that
-core's time or more was taken while they waited. *Possible*: less. Never proven: nothing shows how
+core's time or more was stolen while they waited. *Possible*: less. Never proven: nothing shows how
 many would have waited with the whole core.
 
-**Evidence against.** More tasks waited than the stolen time can explain: with what was taken given
-back, each core would still be crowded.
+**Evidence against.** More tasks waited than stolen time can explain: without steal, each core would
+still be crowded.
 """
 
 from __future__ import annotations
 
 from sexton.detect.detectors.cpu.cpu_pressure import CROWDED
 from sexton.detect.detectors.cpu.cpu_steal import GRAVE
-from sexton.explain.moments import together
+from sexton.explain.moments import READ_S, together
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
-
-_SLACK_S = 2.0
 
 
 @link(
@@ -30,7 +28,7 @@ _SLACK_S = 2.0
 def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
     """The same cores, in the same seconds."""
     cores = cause.shares(effect, "core")
-    if not cores or not together(cause, effect, _SLACK_S):
+    if not cores or not together(cause, effect, READ_S):
         return None
     share = max((evidence.number or 0.0 for evidence in cause.evidence), default=0.0)
     waiting = next((evidence.number or 0.0 for evidence in effect.evidence), 0.0)

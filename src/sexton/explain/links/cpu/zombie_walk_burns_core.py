@@ -1,19 +1,19 @@
-"""A periodic reader of memory statistics makes the kernel walk the dead cgroups, on one core.
+"""A periodic reader of memory statistics makes the kernel walk dying cgroups, on one core.
 
-**Rule.** Most of the memory cgroups that are walked must be dead; else it is the crowd that is
-slow. With kernel stacks (``--stacks``) they decide: *proven* where the walk's functions are in a
-fifth or more of the held core's kernel samples in those seconds (a statistics walk spends nearly
-all its time in them, reclaim over the dead 30 to 41 %, measured on 6.18), *likely* below that, no
-link at all where they are in fewer than one in twenty. Flushing statistics is no walk: it costs by
-what changed, not by what is there. Without stacks it is at best *likely*: the task that held the
-core is a known reader of cgroup statistics and one read at the root is measured or estimated at
-half a second or more. *Possible*: only one of the two. Nothing where neither was seen (two
-symptoms on one node are no chain), where the core was held in softirq or by a kernel thread, or
-where all that is known is a reader and its read was measured as fast.
+**Rule.** Most of the memory cgroups that are walked must be dying; else live ones make it slow.
+Kernel stacks (``--stacks``) decide: *proven* if the walk's functions are in a fifth or more of the
+held core's kernel samples in those seconds (a statistics walk spends nearly all its time in them,
+reclaim over dying cgroups 30 to 41 %, measured on 6.18), *likely* below that, no link if they are
+in fewer than one in twenty. Flushing statistics is no walk: its cost depends on what changed, not
+on how many cgroups there are. Without stacks the link is at best *likely*: the task that held the
+core is a known reader of cgroup statistics, and one read at the root is measured or estimated at
+half a second or more. *Possible*: only one of the two. No link if neither was seen (two symptoms on
+one node are no chain), if the core was held in softirq or by a kernel thread, or if only a reader
+is known and its read was measured as fast.
 
 **Evidence against.** Stacks mostly in other functions, a walk estimated as fast (newer kernels),
-or, without stacks, a task that is no known reader of statistics. A look-alike that was there in the
-same seconds, or could not be judged, makes it *possible* where stacks do not decide (see
+or, without stacks, a task that is no known reader of statistics. Without stacks, a look-alike in
+the same seconds, or one that could not be judged, makes the link *possible* (see
 `sexton.explain.weigh`).
 """
 
@@ -29,7 +29,7 @@ from sexton.explain.held import (
     WORDS,
     Work,
     core_of,
-    dead_share,
+    dying_share,
     in_softirq,
     sampled,
     work_of,
@@ -56,7 +56,7 @@ READERS = (
     "datadog-agent",
     "amazon-cloudwat",
 )
-#: Threads of the kernel's own: none of them reads a file.
+#: Kernel threads: none of them reads a file.
 _KERNEL = ("ksoftirqd/", "kswapd", "kcompactd", "khugepaged", "kworker/", "migration/", "rcu_")
 #: A walk shorter than this cannot hold a core for seconds.
 SLOW_WALK_S = 0.5
@@ -69,15 +69,15 @@ SLOW_WALK_S = 0.5
     proof="kernel stacks of the held core (--stacks)",
 )
 def join(_cause: Finding, effect: Finding, window: Window) -> Bond | None:
-    """The walk over the dead, straight to the core."""
-    dead = dead_share(window)
+    """A walk over dying cgroups on the held core."""
+    dead = dying_share(window)
     if dead is not None and dead < MOST:
         return None
     return judge(effect, window, WALK)
 
 
 def judge(effect: Finding, window: Window, family: str) -> Bond | None:
-    """Stacks where there are any; else reader and walk cost, each counting on its own."""
+    """By stacks if there are any, else by the reader and the cost of the walk."""
     walk = dearest_walk(window)
     work = work_of(effect, window)
     if work is not None:
@@ -95,12 +95,11 @@ def _by_stacks(effect: Finding, work: Work, family: str, walk: WalkCost | None) 
         strength = Strength.POSSIBLE
         against.append(f"most of the held core's samples are in something else: it {work.mostly}")
     core = core_of(effect)
-    evidence = sampled(family, share)
     return Bond(
         strength,
         f"{100 * share:.0f} % of that core's kernel samples: it {WORDS[family]}",
         shared=_readers(effect) or ((core,) if core else ()),
-        evidence=(*_timed(walk), evidence),
+        evidence=(*_timed(walk), sampled(family, share)),
         against=tuple(against),
     )
 

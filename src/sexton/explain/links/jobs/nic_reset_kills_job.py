@@ -1,18 +1,19 @@
 """A job died soon after an interface was reset, and TCP's losses were not recorded.
 
-**Rule.** Only where TCP's counters were not read over that time: where they were, the loss speaks
-for itself (`nic_reset_drops_connections`, `dropped_connections_kill_job`) or is not there.
-*Possible*, where the death was marked within ten minutes after a reset; never more, since nothing
-shows that the job lost a connection. No link where it died before.
+**Rule.** Only if TCP's counters were not read over that time. If they were, other links show the
+loss (`nic_reset_drops_connections`, `dropped_connections_kill_job`), or there was none.
+*Possible*, if the death was marked within ten minutes after a reset; never more, since nothing
+shows that the job lost a connection. No link if it died before.
 
-**Evidence against.** A mark that names another death.
+**Evidence against.** A mark that names another cause of death.
 """
 
 from __future__ import annotations
 
 from sexton.detect.detectors.jobs.job_deaths import marks
 from sexton.detect.detectors.network.nic_resets import reset_times
-from sexton.explain.links.jobs.dropped_connections_kill_job import follows, other_deaths
+from sexton.explain.job_ends import follows, other_deaths
+from sexton.explain.links.jobs.dropped_connections_kill_job import ELSE
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
@@ -33,7 +34,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     if read is not None and read[1] > read[0]:
         return None
     deaths = marks(effect, window)
-    waits = [follows((at, at), deaths) for at in reset_times(cause, window)]
+    waits = [follows(at, at, deaths) for at in reset_times(cause, window)]
     soonest = min((wait for wait in waits if wait is not None), default=None)
     if soonest is None:
         return None
@@ -42,5 +43,5 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
         Strength.POSSIBLE,
         f"marked {seconds(soonest)} after a reset; what TCP lost was not read",
         shared=jobs,
-        against=other_deaths(jobs),
+        against=other_deaths(jobs, ELSE),
     )

@@ -1,11 +1,11 @@
-"""A job's process is killed for memory, and the job dies of it.
+"""The OOM killer kills a process of a job, and the job dies.
 
 **Rule.** The death must have been marked after a kill. *Proven*: within a minute, and the mark
 names the killed process, its unit or its pod, or says that memory ran out (OOM, exit code 137,
-SIGKILL). *Likely*: within a minute. *Possible*: within ten; people mark late. No link where the job
+SIGKILL). *Likely*: within a minute. *Possible*: within ten; people mark late. No link if the job
 died before the kill, or later.
 
-**Evidence against.** A mark that names another cause: a lost connection, a time-out.
+**Evidence against.** A mark that names another cause: a lost connection, a timeout.
 """
 
 from __future__ import annotations
@@ -14,16 +14,12 @@ import re
 
 from sexton.detect.detectors.jobs.job_deaths import marks
 from sexton.detect.oom import Kill, kills
-from sexton.explain.links.jobs.dropped_connections_kill_job import (
-    LATE_S,
-    READ_S,
-    SOON_S,
-    other_deaths,
-)
+from sexton.explain.job_ends import LATE_S, PROOF, SOON_S, named_words, other_deaths
+from sexton.explain.moments import READ_S
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
-from sexton.model.text import printable, seconds, shorten
+from sexton.model.text import printable, seconds
 from sexton.model.window import Window
 
 _MEMORY = re.compile(
@@ -38,12 +34,7 @@ _ELSE = re.compile(
 _SHORTEST = 4
 
 
-@link(
-    cause="oom_kills",
-    effect="job_deaths",
-    story="a job died as a result",
-    proof="the job's last error message: mark its death with it (sexton recording mark)",
-)
+@link(cause="oom_kills", effect="job_deaths", story="a job died as a result", proof=PROOF)
 def join(_cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """The first death after a kill."""
     deaths = marks(effect, window)
@@ -59,13 +50,12 @@ def join(_cause: Finding, effect: Finding, window: Window) -> Bond | None:
     soonest, kill = min(waits, key=lambda wait: wait[0])
     jobs = effect.entities.get("job", ())
     named = next((job for job in jobs if _names(job, kill)), None)
-    strength = Strength.LIKELY if soonest <= SOON_S else Strength.POSSIBLE
-    if strength is Strength.LIKELY and named is not None:
-        strength = Strength.PROVEN
-    words = f', and "{shorten(named, 60)}" names it' if named else ""
+    strength = Strength.POSSIBLE
+    if soonest <= SOON_S:
+        strength = Strength.LIKELY if named is None else Strength.PROVEN
     return Bond(
         strength,
-        f"marked {seconds(soonest)} after {printable(kill.task)} was killed{words}",
+        f"marked {seconds(soonest)} after {printable(kill.task)} was killed{named_words(named)}",
         shared=jobs,
         against=other_deaths((job for job in jobs if not _MEMORY.search(job)), _ELSE),
     )

@@ -1,9 +1,9 @@
-"""A job waits for a disk or a file server that does not answer, and is given up.
+"""A job waits for a disk or a file server that does not answer, and is aborted.
 
 **Rule.** The death must have been marked after the wait began. *Proven*: while it lasted or within
 a minute, and the mark's words name it (an I/O error, a stale file handle, NFS) or the task that was
 stuck. *Likely*: within a minute of its beginning. *Possible*: within ten minutes of its end. No
-link where the job died before.
+link if the job died before.
 
 **Evidence against.** A mark that names another cause: memory, a lost connection, an eviction.
 """
@@ -12,25 +12,15 @@ from __future__ import annotations
 
 import re
 
-from sexton.explain.job_ends import Ending, ended
-from sexton.explain.registry import link
-from sexton.model.chain import Bond
-from sexton.model.finding import Finding
-from sexton.model.window import Window
+from sexton.explain.job_ends import Ending, ends_job
 
-_ENDING = Ending(
-    re.compile(r"i/o error|input/output|\bstale\b|\bnfs\b|d state|\beio\b", re.I),
-    re.compile(r"\boom|out of memory|connection|reset by peer|preempt|evict", re.I),
-    "tasks began to wait for I/O",
-)
-
-
-@link(
+ends_job(
+    __name__,
     cause="stuck_io",
-    effect="job_deaths",
     story="a job that waited for it was aborted",
-    proof="the job's last error message: mark its death with it (sexton recording mark)",
+    ending=Ending(
+        re.compile(r"i/o error|input/output|\bstale\b|\bnfs\b|d state|\beio\b", re.I),
+        re.compile(r"\boom|out of memory|connection|reset by peer|preempt|evict", re.I),
+        "tasks began to wait for I/O",
+    ),
 )
-def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
-    """The first death after tasks got stuck."""
-    return ended(_ENDING, cause, effect, window)

@@ -1,15 +1,16 @@
-"""The node's memory is used up, and the kernel kills to get some back.
+"""The node's memory is used up, and the OOM killer frees some.
 
-**Rule.** Only kills for the node's own shortage: a cgroup that reaches its limit is killed on a
-node with plenty of memory. *Proven*: such a kill lies inside the stretch in which tasks waited for
-memory, or within 10 s of its end. No link where the kill came before, or later.
+**Rule.** Only kills for the node's own shortage: at a cgroup's limit there are kills on a node with
+plenty of memory, too. *Proven*: such a kill came while tasks waited for memory, or within 10 s of
+the end. No link if the kill came before, or later.
 
-**Evidence against.** Kills at cgroups' limits in the same time: they did not need the shortage.
+**Evidence against.** Kills at cgroups' limits at the same time: they did not need the shortage.
 """
 
 from __future__ import annotations
 
 from sexton.detect.oom import kills
+from sexton.explain.moments import READ_S
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
@@ -17,8 +18,6 @@ from sexton.model.text import count, printable
 from sexton.model.window import Window
 
 LATE_S = 10.0
-#: Pressure is read every second.
-_READ_S = 2.0
 
 
 @link(
@@ -28,10 +27,10 @@ _READ_S = 2.0
     proof="the kernel log of those seconds",
 )
 def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
-    """Kills for the node in the stretch of pressure."""
+    """Kills for the node's shortage while there was pressure."""
     if cause.start is None:
         return None
-    first, last = cause.start - _READ_S, (cause.end or cause.start) + LATE_S
+    first, last = cause.start - READ_S, (cause.end or cause.start) + LATE_S
     during = [
         kill for kill in kills(window) if kill.wall_s is not None and first <= kill.wall_s <= last
     ]

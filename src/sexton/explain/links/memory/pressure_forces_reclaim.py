@@ -1,12 +1,12 @@
 """The node runs out of free memory, and tasks have to free some themselves.
 
 **Rule.** Both in the same seconds. *Proven*: kernel stacks of that time show tasks that reclaim in
-the page allocator, which they enter only when the node has no free page left. *Possible* without
-stacks: two measures that rise together prove nothing of each other. No link where the stacks show
-only reclaim for a cgroup's own limit: then the limit forces it, and the pressure is its effect; nor
-where it was requested.
+the page allocator, which happens only if the node has no free page left. *Possible* without stacks:
+two measures that rise together do not prove each other. No link if the stacks show only reclaim for
+a cgroup's own limit (then the limit forces it, and the pressure is its effect), or if the reclaim
+was requested.
 
-**Evidence against.** Stacks of reclaim for a cgroup's limit beside those of the node's shortage.
+**Evidence against.** More stacks of reclaim for a cgroup's limit than for the node's shortage.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Reclaim has to visit every dead cgroup below, and finds next to nothing there.
+"""Reclaim has to visit every dying cgroup, and finds next to nothing there.
 
-**Rule.** At least half of all memory cgroups are dead. *Proven*: of the reclaim that kernel stacks
-show on its cores, in its time, a fifth or more goes from one memory cgroup to the next (30 to 41 %
-over the dead, measured on 6.18; hardly any where a cgroup frees its own page cache). No link below
-that, and none without stacks: no counter shows what reclaim walks.
+**Rule.** At least half of all memory cgroups are dying. *Proven*: of the reclaim that kernel stacks
+show on its cores at that time, a fifth or more goes from one memory cgroup to the next (30 to 41 %
+over dying cgroups, measured on 6.18; hardly any if a cgroup frees its own page cache). No link
+below that, and none without stacks: no counter shows what reclaim walks.
 
-**Evidence against.** Nothing that is seen from here; that the same cgroups were alive then.
+**Evidence against.** None visible here: the cgroups may have been alive at that time.
 """
 
 from __future__ import annotations
 
 from sexton.detect.stacks import on_cores
-from sexton.explain.held import FEWEST, MOST, MUCH, ORDERED, RECLAIM, WALK, dead_share, families
+from sexton.explain.held import FEWEST, MOST, MUCH, ORDERED, RECLAIM, WALK, dying_share, families
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
@@ -25,8 +25,8 @@ from sexton.model.window import Window
     proof="kernel stacks, which show what reclaim walks (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
-    """The share of reclaim that is walking, and of the dead in what it walks."""
-    dead = dead_share(window)
+    """The share of reclaim that walks, and the share of dying cgroups in what it walks."""
+    dead = dying_share(window)
     cores = effect.entities.get("core", ())
     if dead is None or dead < MOST or effect.start is None or effect.end is None:
         return None

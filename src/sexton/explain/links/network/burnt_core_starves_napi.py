@@ -1,12 +1,12 @@
-"""The NIC queue that is polled on the burnt core waits.
+"""A NIC queue that is polled on a held core waits.
 
 **Rule.** Both must be about the same core. *Proven*: the wait lies inside the time the core was
-held, give or take a driver's 10 s of patience, and that core is the one held longest, whose time
-is known; or its own times show it held by the kernel for nine tenths of the wait. *Likely*: the
-same core, at another time (the stall is seen live, the kernel log remembers an earlier wait).
+held, give or take the 10 s a driver waits, and that core is the one held longest, whose time is
+known; or the core's CPU times show the kernel in nine tenths of the wait. *Likely*: the same core
+at another time (the stall is seen live, the kernel log remembers an earlier wait).
 
-**Evidence against.** The driver also says `napi scheduled: 0` of that interface: then an interrupt
-was lost and no core was to blame.
+**Evidence against.** The driver also logs `napi scheduled: 0` for that interface: then an interrupt
+was lost, and no core was to blame.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
         return None
     queues = ", ".join(effect.entities.get("queue", ())) or "a queue"
     together = near(cause, effect, PATIENCE_S) and core_of(cause) in cores
-    together = together or _held(cores, effect, window)
+    together = together or _was_held(cores, effect, window)
     when = "in the same seconds" if together else "at another time than the stall seen now"
     return Bond(
         Strength.PROVEN if together else Strength.LIKELY,
@@ -47,8 +47,8 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     )
 
 
-def _held(cores: tuple[str, ...], starved: Finding, window: Window) -> bool:
-    """Was such a core held while the queue waited? A core may be held again and again."""
+def _was_held(cores: tuple[str, ...], starved: Finding, window: Window) -> bool:
+    """Was one of the cores held while the queue waited? A core may be held again and again."""
     if starved.start is None or starved.end is None or starved.end <= starved.start:
         return False
     span = (starved.start, starved.end)
@@ -57,7 +57,7 @@ def _held(cores: tuple[str, ...], starved: Finding, window: Window) -> bool:
 
 
 def _unrequested_polls(starved: Finding, window: Window) -> tuple[str, ...]:
-    """Polls that no interrupt had requested, on the same interfaces."""
+    """Evidence against: polls on these interfaces that no interrupt had requested."""
     nics = starved.entities.get("nic", ())
     lost = sum(
         event.fields.get("napi_scheduled") == 0 and printable(str(event.fields.get("nic"))) in nics

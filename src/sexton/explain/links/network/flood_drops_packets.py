@@ -1,21 +1,22 @@
-"""What a flooded core cannot take in is dropped, and TCP sends it again.
+"""A flooded core drops packets that it cannot process, and TCP retransmits them.
 
 **Rule.** The loss begins while the flood lasts, or within 10 s of it. *Proven*: a flooded core
 dropped packets from its backlog in that time (`softnet_stat`). *Likely*: the flooded interface
-dropped some (`/proc/net/dev`). *Possible*: neither was counted. No link where both were counted and
-stood still: then nothing was dropped on receive.
+dropped some (`/proc/net/dev`). *Possible*: neither was counted. No link if a counter was read and
+none moved: then nothing was dropped on receive.
 
 **Evidence against.** Fewer packets dropped than retransmitted: most were lost elsewhere.
 """
 
 from __future__ import annotations
 
+from sexton.explain.links.network.nic_reset_drops_connections import SENT_AGAIN, counted
 from sexton.explain.moments import moved, near
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
 from sexton.model.rows.cpu import SoftnetCpu
-from sexton.model.rows.net import NetDevice, TcpCounters
+from sexton.model.rows.net import NetDevice
 from sexton.model.text import count
 from sexton.model.window import Window
 
@@ -50,7 +51,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
 
 
 def _backlog(flood: Finding, window: Window, span: tuple[float, float]) -> int | None:
-    """Dropped by the flooded cores; `None` where that was not counted twice."""
+    """Packets dropped by the flooded cores; None if their counter was not read twice."""
     cores = flood.entities.get("core", ())
     steps = moved(window, SoftnetCpu, lambda row: row.cpu, span).values()
     here = [step for step in steps if not cores or str(step.after.cpu) in cores]
@@ -77,8 +78,7 @@ def _evidence(backlog: int | None, device: int | None) -> tuple[Evidence, ...]:
 
 
 def _elsewhere(dropped: int, window: Window, span: tuple[float, float]) -> tuple[str, ...]:
-    step = moved(window, TcpCounters, type, span).get(TcpCounters)
-    again = step.delta("retransmitted_segments") if step else None
+    again = counted(window, span, SENT_AGAIN)
     if not again or dropped >= again:
         return ()
     return (f"{again:,} TCP retransmits, but only {dropped:,} packets dropped here",)

@@ -1,20 +1,20 @@
-"""The table of tracked connections is full, and the kernel drops what would need a new entry.
+"""The connection tracking table is full, and the kernel drops packets that need a new entry.
 
-**Rule.** The loss begins while the table was full, or within 30 s of it. *Proven*: packets were
-dropped for it, by the kernel's own words or its counter. *Likely*: only the cloud's allowance was
+**Rule.** The loss begins while the table was full, or within 30 s of it. *Proven*: the
+kernel's log or its counter shows packets dropped for it. *Likely*: only the cloud's allowance was
 exceeded (the hypervisor drops unseen). *Possible*: the table was full, and nothing counts drops.
 
-**Evidence against.** No connection failed to be made in that time: a full table refuses new ones
-and leaves those alone that it has.
+**Evidence against.** No new connection failed in that time: a full table refuses new ones and
+keeps the old.
 """
 
 from __future__ import annotations
 
-from sexton.explain.moments import moved, near
+from sexton.explain.links.network.nic_reset_drops_connections import counted
+from sexton.explain.moments import near
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
-from sexton.model.rows.net import TcpCounters
 from sexton.model.window import Window
 
 FOLLOWS_WITHIN_S = 30.0
@@ -59,9 +59,8 @@ def _is_drop(evidence: Evidence) -> bool:
 def _none_refused(loss: Finding, window: Window) -> tuple[str, ...]:
     if loss.start is None:
         return ()
-    step = moved(window, TcpCounters, type, (loss.start, loss.end or loss.start)).get(TcpCounters)
-    failed = step.delta("attempt_fails") if step else None
-    syns = step.delta("syn_retransmits") if step else None
-    if failed is None or failed or syns:
+    span = (loss.start, loss.end or loss.start)
+    failed = counted(window, span, ("attempt_fails",))
+    if failed is None or failed or counted(window, span, ("syn_retransmits",)):
         return ()
     return ("no new connection failed in that time",)

@@ -1,11 +1,11 @@
-"""While the device is reset nothing is sent or received, and connections time out.
+"""A device that resets neither sends nor receives, and connections time out.
 
-**Rule.** The loss begins within 30 s after a reset; or it began up to 10 s before and goes on after
-the reset, and then the link covers what was lost from the reset on: what was lost before is the
-starved queue's (`starved_napi_drops_connections`). *Proven*: the reset's interface is the only real
-one, so that what TCP lost went through it, and TCP counted time-outs or gave connections up after
-the reset. *Likely*: in time, but there are several interfaces, or TCP counted retransmissions
-alone. No link where nothing was lost from the reset on, or only long after.
+**Rule.** The loss begins within 30 s after a reset; or it began up to 10 s before and continues
+after it. Then the link covers only what was lost from the reset on: the earlier loss belongs to the
+starved queue (`starved_napi_drops_connections`). *Proven*: the interface is the only physical one,
+so TCP's loss went through it, and TCP counted timeouts or aborted connections after the reset.
+*Likely*: in time, but there are several interfaces, or TCP counted only retransmits. No link if
+nothing was lost from the reset on, or only long after.
 
 **Evidence against.** Loss that began before the reset; the same loss in the minutes before it.
 """
@@ -16,8 +16,7 @@ from collections.abc import Sequence
 
 from sexton.detect import nics
 from sexton.detect.detectors.network.nic_resets import reset_times
-from sexton.explain.moments import READ_S, moved
-from sexton.explain.order import began_before
+from sexton.explain.moments import READ_S, began_before, moved
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
@@ -27,7 +26,7 @@ from sexton.model.window import Window
 
 BEFORE_S = 10.0
 AFTER_S = 30.0
-#: A quiet stretch to compare with ends where the wait may have begun.
+#: Length of the quiet span to compare with; it ends where the wait may have begun.
 CALM_S = 120.0
 GAVE_UP = ("timeouts", "aborts_on_timeout")
 SENT_AGAIN = ("retransmitted_segments",)
@@ -40,7 +39,7 @@ SENT_AGAIN = ("retransmitted_segments",)
     proof="what TCP counted after the reset, second by second (sexton record)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
-    """Order in time, and the only way out of the node."""
+    """Order in time, and whether the interface is the only uplink."""
     loss = effect.start
     if loss is None:
         return None
@@ -70,13 +69,13 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
 
 
 def is_only_uplink(names: Sequence[str], window: Window) -> bool:
-    """Is one of these the only real interface of the node?"""
-    ways = nics.physical(window)
-    return ways is not None and len(ways) == 1 and printable(ways[0]) in names
+    """Is one of these the only physical interface of the node?"""
+    found = nics.physical(window)
+    return found is not None and len(found) == 1 and printable(found[0]) in names
 
 
 def counted(window: Window, span: tuple[float, float], names: tuple[str, ...]) -> int | None:
-    """By how much TCP's counters moved over a span (UNIX); `None` if they were not read."""
+    """By how much these TCP counters rose over a span (UNIX); None if they were not read."""
     step = moved(window, TcpCounters, type, span).get(TcpCounters)
     deltas = [step.delta(name) for name in names] if step is not None else []
     known = [delta for delta in deltas if delta is not None]
@@ -100,7 +99,7 @@ def _evidence(gave_up: int | None) -> tuple[Evidence, ...]:
 
 
 def _before(window: Window, at: float, gave_up: int | None) -> tuple[str, ...]:
-    """As many time-outs a second in the calm before it."""
+    """Evidence against: at least half as many timeouts per second before the reset."""
     calm = counted(window, (at - CALM_S - BEFORE_S, at - BEFORE_S), GAVE_UP)
     edges = window.edges(TcpCounters)
     if not gave_up or calm is None or edges is None or at - edges[0].wall_s < CALM_S:

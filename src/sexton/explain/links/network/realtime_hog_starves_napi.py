@@ -1,10 +1,10 @@
-"""The NIC queue that is polled on a core waits while a realtime task holds it.
+"""A NIC queue waits for its poll while a realtime task holds the core.
 
 **Rule.** Both must be about the same core. *Proven*: the wait lies inside the time the core was
-held, give or take a driver's 10 s of patience. *Likely*: the same core at another time.
+held, give or take the 10 s a driver waits. *Likely*: the same core at another time.
 
-**Evidence against.** A poll runs right after the interrupt, which not even a realtime task holds
-up; it waits only where the kernel has passed it on to `ksoftirqd`.
+**Evidence against.** Not even a realtime task delays a poll right after its interrupt; a poll waits
+only once the kernel has handed it to `ksoftirqd`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A queue whose poll waits delivers nothing, and connections through it time out.
+"""A queue that is not polled delivers nothing, and connections through it time out.
 
 **Rule.** The loss must begin while the poll waited, as far as readings of TCP's counters show.
-*Proven*: the interface is the only real one, so that what TCP lost went through it, and TCP counted
-time-outs meanwhile. *Likely*: several interfaces, or TCP counted retransmissions alone. No link
-where TCP's counters did not move meanwhile.
+*Proven*: the interface is the only physical one, so TCP's loss went through it, and TCP counted
+timeouts meanwhile. *Likely*: several interfaces, or TCP counted only retransmits. No link if
+TCP's counters did not move meanwhile.
 
-**Evidence against.** None of its own; a reset that followed is the next link.
+**Evidence against.** None; a reset that followed is the next link.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sexton.model.rows.net import TcpCounters
 from sexton.model.text import seconds
 from sexton.model.window import Window
 
-#: A reading that comes this late still shows what happened while it was due.
+#: A reading this late still shows what happened in the second before it was due.
 LATE_S = 5.0
 
 
@@ -57,7 +57,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
 
 
 def _seen(start: float, window: Window) -> float:
-    """The reading that first showed the loss, which happened at any time since the one before."""
+    """The first reading that showed the loss, which happened at any time since the one before."""
     mono = window.mono(start)
     after = (
         batch.wall_s

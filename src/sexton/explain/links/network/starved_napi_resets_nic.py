@@ -1,10 +1,10 @@
-"""The driver waits for the poll until its patience ends, and resets the device.
+"""The driver's watchdog waits for the poll, times out and resets the device.
 
-**Rule.** The same NIC (and the same queue, where both name one). *Proven*: a reset follows the
+**Rule.** The same NIC (and the same queue, if both name one). *Proven*: a reset follows the
 starved poll within 30 s of its end, or the driver's own reset reason says poll starvation.
-*Likely*: the same queue, without a common moment. *Possible*: only the same NIC.
+*Likely*: the same queue at another time. *Possible*: only the same NIC.
 
-**Evidence against.** The interface's counters that point elsewhere, where they are not zero:
+**Evidence against.** Counters of the interface that point elsewhere, if they are not zero:
 `wd_expired` (keep-alive), `missing_intr`.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from sexton.detect.detectors.network.nic_resets import reset_times
 from sexton.detect.nics import counters
+from sexton.explain.moments import READ_S
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
@@ -19,8 +20,6 @@ from sexton.model.text import printable
 from sexton.model.window import Window
 
 FOLLOWS_WITHIN_S = 30.0
-#: The log and the readings disagree by that much.
-READ_S = 2.0
 _ELSEWHERE = {"wd_expired": "the device stopped its keep-alive", "missing_intr": "interrupts lost"}
 
 
@@ -36,8 +35,8 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     queues = cause.shares(effect, "queue")
     if not nics and not queues:
         return None
-    said = any("starvation" in evidence.what and evidence.number for evidence in effect.evidence)
-    if said or _follows(cause, effect, window):
+    stated = any("starvation" in evidence.what and evidence.number for evidence in effect.evidence)
+    if stated or _follows(cause, effect, window):
         strength = Strength.PROVEN
     else:
         strength = Strength.LIKELY if queues else Strength.POSSIBLE
@@ -51,7 +50,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
 
 
 def _follows(starved: Finding, reset: Finding, window: Window) -> bool:
-    """Is there a reset while it waited or soon after? One before the wait is not its doing."""
+    """Was there a reset while the poll waited, or soon after? One before it has another cause."""
     if starved.start is None:
         return False
     first, last = starved.start - READ_S, (starved.end or starved.start) + FOLLOWS_WITHIN_S

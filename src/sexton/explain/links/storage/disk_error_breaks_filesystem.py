@@ -2,12 +2,11 @@
 
 **Rule.** Both must be about the same disk: the filesystem's device is the disk or a partition of it
 (`sda1` of `sda`, `nvme0n1p2` of `nvme0`). *Proven*: the filesystem failed within a minute of the
-disk's first error or while the errors lasted. *Likely*: within ten minutes of the last. No link
-where the filesystem failed before the disk said anything, or where the disks differ; mapped devices
-(`dm-0`) are not traced to theirs.
+disk's first error or while the errors lasted. *Likely*: within ten minutes of the last. No link if
+the filesystem failed before the disk's first error, or if the disks differ; mapped devices (`dm-0`)
+are not traced to their disks.
 
-**Evidence against.** Nothing that could be read here: a filesystem has no reason of its own to
-stop at that moment.
+**Evidence against.** None: a filesystem has no reason of its own to stop at that moment.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from sexton.model.window import Window
 
 SOON_S = 60.0
 LATE_S = 600.0
-#: Lines of one moment come in any order.
+#: Log lines of the same moment come in any order.
 _CLOCKS_S = 1.0
 
 

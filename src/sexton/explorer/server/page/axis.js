@@ -3,7 +3,7 @@
 
 /** @typedef {{start: number, end: number}} Span */
 
-/** The least that can be looked at: one column of the stacks. */
+/** The shortest view: one column of the stacks. */
 export const LEAST_SPAN = 0.02;
 const TICK_STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
 
@@ -17,7 +17,7 @@ export function xToTime(view, width, x) {
   return view.start + x / width * (view.end - view.start);
 }
 
-/** What may be looked at: the recording and a little air. @param {Span} whole @returns {Span} */
+/** The range of the view: the recording and a small margin. @param {Span} whole @returns {Span} */
 export function roomOf(whole) {
   const air = Math.max((whole.end - whole.start) * 0.01, 0.5);
   return { start: whole.start - air, end: whole.end + air };
@@ -48,7 +48,7 @@ export function panSpan(view, seconds, whole) {
 /** @param {Span} view @param {number} width @returns {{step: number, times: number[]}} */
 export function ticksOf(view, width) {
   const perSecond = width / (view.end - view.start);
-  // A picture and its part have the same scale but for rounding, and must have the same ticks.
+  // A picture and a part of it have the same scale up to rounding, and must have the same ticks.
   const step = TICK_STEPS.find((entry) => entry * perSecond > 95 * (1 - 1e-9)) || 86400;
   const times = [];
   for (let at = Math.ceil(view.start / step); at * step <= view.end; at++) times.push(at * step);

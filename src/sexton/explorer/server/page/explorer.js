@@ -7,7 +7,6 @@ import {LaneBoard} from "./lanes/board.js";
 import {LaneMoves} from "./lanes/lane_moves.js";
 import {PageFrame} from "./frame.js";
 import {Overview} from "./lanes/ruler.js";
-import {showStep} from "./tour/show.js";
 import {SpanPanel} from "./panel/panel.js";
 import {ChainView, laneOfFinding} from "./panel/chain.js";
 import {SpikeList} from "./panel/spikes.js";
@@ -47,9 +46,9 @@ export class Explorer {
       arrived: (marks) => this.happened(marks), all: (marks) => this.allHappened(marks), refused: (why) => this.marksRefused(why), wake,
     });
     this.live = new LiveFollower(this);
-    /** @type {number | null} where a brush by keys began */ this.anchor = null;
+    /** @type {number | null} where a selection by keys began */ this.anchor = null;
     /** @type {number | null} where "next" went last */ this.found = null;
-    /** @type {import("./axis.js").Span | null} what the chain is about when nothing is chosen */ this.about = null;
+    /** @type {import("./axis.js").Span | null} what is explained if nothing is selected */ this.about = null;
     this.frame = new PageFrame(this);
     this.lanes = new LaneMoves(this);
     this.lanes.wire();
@@ -135,7 +134,7 @@ export class Explorer {
     byId("said").textContent = text;
   }
 
-  /** Where the view is going. */
+  /** The view, or the target of its animation. */
   aim() {
     return this.glide.way ? this.glide.way.to : this.state.view;
   }
@@ -169,7 +168,7 @@ export class Explorer {
     this.explaining = window.setTimeout(() => { if (this.state.select === span) this.explain(span); }, 250);
   }
 
-  /** A core is chosen by a click; with Shift, where the page can, all from the chosen one to this.
+  /** A click selects a core; with Shift, if the source allows, all from the selected one to this.
    *  @param {import("./lanes/lane_item.js").LaneItem | null} item @param {number} time @param {number} y @param {boolean} [extend] */
   click(item, time, y, extend = false) {
     if (!item || item.lane.about.kind !== "heat") { this.state.set({ cursor: time }); return; }
@@ -214,13 +213,13 @@ export class Explorer {
     return undefined;
   }
 
-  /** The whole, if it is short. @returns {import("./axis.js").Span | null} */
+  /** The whole recording, if it is short. @returns {import("./axis.js").Span | null} */
   short() {
     const { start, end } = this.whole;
     return end - start <= SHORT_ENOUGH ? { start, end } : null;
   }
 
-  /** What is visible of the recording. @returns {import("./axis.js").Span} */
+  /** The visible part of the recording. @returns {import("./axis.js").Span} */
   seen() {
     const { view } = this.state, { start, end } = this.whole;
     return { start: Math.max(view.start, start), end: Math.min(view.end, end) };
@@ -268,7 +267,7 @@ export class Explorer {
     this.tipping = window.setTimeout(() => { tip.hidden = true; }, 4000);
   }
 
-  /** Opens a spike: its seconds and cores, against the calm before. @param {number} at */
+  /** Opens a spike: its seconds and cores, compared with the calm before. @param {number} at */
   goSpike(at) {
     const spike = this.chain.steps[at];
     if (!spike) return;
@@ -313,8 +312,28 @@ export class Explorer {
     else state.set({ cursor: null });
   }
 
-  /** One step of a tour. @param {import("./tour/show.js").TourView} view */
+  /** Applies the view of a tour step. What it leaves out stays as it is, except the span: without one it is the whole recording.
+   *  @param {import("./tour/tour.js").TourView} view */
   show(view) {
-    showStep(this, view);
+    const { state, whole, known } = this, { open, tall, select } = view;
+    this.look(clampSpan({ start: view.from ?? whole.start, end: view.to ?? whole.end }, whole), true);
+    /** @type {Partial<PageState>} */ const next = {};
+    if (open) {
+      const listed = open.filter((id) => known.includes(id));
+      next.order = [...listed, ...state.order.filter((id) => !listed.includes(id))];
+      next.folded = new Set(known.filter((id) => !listed.includes(id)));
+    }
+    if (tall) next.tall = new Set(tall.filter((id) => known.includes(id)));
+    if (view.grain !== undefined) next.grain = view.grain;
+    if (view.plane !== undefined) next.plane = view.plane === "mean" ? "mean" : "peak";
+    if (view.core !== undefined) next.core = view.core === null ? null : String(view.core);
+    if (view.link !== undefined) next.link = view.link;
+    if (select !== undefined) {
+      next.select = select ? { start: select[0], end: select[1] } : null;
+      next.panel = Boolean(select && view.flame);
+      next.brushing = false;
+    } else if (view.flame !== undefined) next.panel = view.flame && state.select !== null;
+    state.set(next);
+    if (view.focus) this.lanes.reveal(view.focus);
   }
 }

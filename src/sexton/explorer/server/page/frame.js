@@ -12,7 +12,7 @@ export class PageFrame {
   /** @param {import("./explorer.js").Explorer} app */
   constructor(app) {
     this.app = app;
-    /** What has been changed since the last frame. */ this.changed = new Set(["all"]);
+    /** What changed since the last frame. */ this.changed = new Set(["all"]);
     /** @type {Span} */ this.drawn = { start: NaN, end: NaN };
     this.wide = 0;
     this.describing = 0;
@@ -46,7 +46,7 @@ export class PageFrame {
       setText(byId("dayLabel"), `${dayText(view.start)} ${zoneText()}`.trim());
       this.describeLater();
     }
-    // A crosshair that is nowhere reads nothing: there is no need to say so in every frame.
+    // Without a crosshair there are no readings: no need to clear them in every frame.
     if (this.has("all", "cursor", "tiles", "core", "plane") || (moved && state.cursor !== null)) board.readAll(state.cursor);
     if (!moved) app.markLoader.ensure(view);
     Object.assign(this, { changed: new Set(), drawn: view, wide: width });
@@ -54,7 +54,7 @@ export class PageFrame {
     return more || moved || app.glide.way !== null;
   }
 
-  /** @returns {boolean} false: a flame graph is drawn at once */
+  /** @returns {boolean} false: there is never more to draw */
   drawFlame() {
     const { panel, state, colours, known } = this.app;
     if (panel.flame.dirty && state.panel && state.tab === "flame") panel.flame.draw(colours);

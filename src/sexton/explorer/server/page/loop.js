@@ -2,7 +2,7 @@
 // The one loop that draws. It sleeps when nothing changes.
 
 export class DrawLoop {
-  /** @param {(now: number) => boolean} frame answers whether there is more to draw */
+  /** @param {(now: number) => boolean} frame returns whether there is more to draw */
   constructor(frame) {
     this.frame = frame;
     this.asleep = true;
@@ -24,7 +24,7 @@ export class DrawLoop {
 
 const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
 
-/** A way from one view to another in some frames; a jump where no motion is wanted. */
+/** An animation from one view to another; a jump if the user prefers reduced motion. */
 export class Glide {
   constructor() {
     /** @type {{from: import("./axis.js").Span, to: import("./axis.js").Span, began: number, lasts: number} | null} */

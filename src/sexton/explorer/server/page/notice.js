@@ -1,5 +1,5 @@
 // @ts-check
-// What could not be read of a recording: a notice where it shows, a list on request.
+// Parts of a recording that could not be read: a notice, and a list on request.
 
 import {byId, countText, element} from "./words.js";
 

@@ -1,6 +1,6 @@
 // @ts-check
-// The mouse: hovering reads, dragging over lanes brushes a span, dragging the clock or the overview
-// moves, the wheel zooms (with Ctrl over the lanes, where it otherwise scrolls them).
+// The mouse: hovering reads, dragging over lanes selects a span, dragging the time axis or the overview
+// moves, the wheel zooms (over the lanes with Ctrl, otherwise it scrolls them).
 
 import {byId} from "./words.js";
 import {panSpan, xToTime, zoomSpan} from "./axis.js";
@@ -38,7 +38,7 @@ function wireLanes(app, wrap, timeAt) {
       state.set({ brushing: true, select: { start: Math.min(drag.time, time), end: Math.max(drag.time, time, drag.time + 0.001) }, cursor: time });
       return;
     }
-    // A browser makes moves up when something else moves under a mouse that rests.
+    // A browser also sends moves when something else moves under a resting mouse.
     if (!(event.target instanceof HTMLCanvasElement) || (!event.movementX && !event.movementY && event.pointerType === "mouse")) return;
     app.found = null;
     app.anchor = null;
@@ -114,7 +114,7 @@ export function wireReorder(app) {
   for (const item of app.board.items.values()) wireLane(app, item);
 }
 
-/** Lanes are put in another order by their grips. @param {import("./explorer.js").Explorer} app @param {import("./lanes/lane_item.js").LaneItem} item */
+/** Dragging the grip reorders lanes. @param {import("./explorer.js").Explorer} app @param {import("./lanes/lane_item.js").LaneItem} item */
 export function wireLane(app, item) {
   item.grip.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
     event.preventDefault();

@@ -1,6 +1,6 @@
 // @ts-check
-// Starts the page of an HTML file on its embedded data, opened on what the file is about. Without
-// JavaScript only the text around it is shown.
+// Starts the page of an HTML file on its embedded data, with its event selected. Without JavaScript
+// only the text around it is shown.
 import {start} from "./main.js";
 import {EmbeddedSource} from "./data/embedded.js";
 

@@ -1,15 +1,15 @@
 // @ts-check
-// Searching names: words as they are, or a pattern between slashes. What is typed without slashes is taken as both.
+// Searching names: plain words, or a pattern between slashes. Text without slashes is tried as both.
 
-/** Milliseconds that a pattern may take for all names; what it may repeat, so that one name cannot take longer. */
+/** Milliseconds a pattern may take for all names; limits on its repeats, so that one name cannot take longer. */
 const PATTERN_MS = 50, PATTERN_COST = 8, REPEAT_COST = 3;
 const SPECIAL = /[\\^$.*+?()[\]{}|]/;
 
-/** What was typed as a regular expression; `null` where it is none, or one that could try for hours:
- *  a repeat of what repeats or has alternatives in it, too many of either, or a reference backwards.
+/** The text as a regular expression; `null` if it is none, or one that could backtrack for hours:
+ *  a repeat of a group with repeats or alternatives, too many of either, or a backreference.
  *  @param {string} text @returns {RegExp | null} */
 export function patternOf(text) {
-  /** Of each open group: has it repeats or alternatives? @type {boolean[]} */ const open = [];
+  /** Per open group: has it repeats or alternatives? @type {boolean[]} */ const open = [];
   let cost = 0, wasBusy = false, isRepeated = false;
   const parts = text.match(/\\.|\[(?:\\.|[^\]\\])*\]|\((?:\?(?:[:=!]|<[=!]|<\w+>))?|\{\d+(?:,\d*)?\}|[^]/g) || [];
   for (const part of parts) {
@@ -28,7 +28,7 @@ export function patternOf(text) {
   catch { return null; }
 }
 
-/** Where in each name it was found, as start and end; `isPlain` where what looks like a pattern was taken as words.
+/** Start and end of the match in each name; `isPlain` if what looks like a pattern was taken as words.
  *  @typedef {{found: Map<string, [number, number]>, isPlain: boolean}} NameSearch */
 
 /** Upper and lower case are the same. @param {Iterable<string>} names @param {string} text @param {boolean} mayBePattern @returns {NameSearch} */
@@ -44,7 +44,7 @@ export function searchNames(names, text, mayBePattern) {
   return { found, isPlain: !matched && (SPECIAL.test(words) || slashes !== null) };
 }
 
-/** @param {string[]} names @param {RegExp} pattern @returns {Map<string, [number, number]> | null} `null` where that takes too long */
+/** @param {string[]} names @param {RegExp} pattern @returns {Map<string, [number, number]> | null} `null` if that takes too long */
 function matchedNames(names, pattern) {
   const until = performance.now() + PATTERN_MS, found = new Map();
   for (const name of names) {

@@ -6,10 +6,10 @@ import {LEAST_SPAN} from "./axis.js";
 
 /** @typedef {import("./axis.js").Span} Span */
 
-/** Arrangements of a flame graph: siblings by name, the heaviest first, in the order of time, one function with callers and callees. */
+/** Arrangements of a flame graph: siblings by name, heaviest first, in the order of time; one function with callers and callees. */
 export const FLAME_VIEWS = ["name", "heavy", "time", "sandwich"];
 
-/** What can be looked at, and how. Times are wall seconds. */
+/** What is shown, and how. Times are wall seconds. */
 export class PageState {
   constructor() {
     /** @type {Span} */ this.view = { start: 0, end: 1 };
@@ -19,7 +19,7 @@ export class PageState {
     /** @type {Set<string>} */ this.folded = new Set();
     /** @type {Set<string>} */ this.tall = new Set();
     /** @type {Set<string>} lanes that stay at the top */ this.pins = new Set();
-    /** Only lanes that have this in their names. */ this.find = "";
+    /** Show only lanes with this in their names. */ this.find = "";
     /** @type {number | null} */ this.cursor = null;
     /** @type {string | null} */ this.core = null;
     /** @type {number | null} */ this.link = null;
@@ -35,7 +35,7 @@ export class PageState {
     this.theme = "";
     this.plane = "peak";
     this.follow = false;
-    /** @type {number | null} seconds that slide along while a recorder is followed; none: the last ten minutes */ this.sliding = null;
+    /** @type {number | null} seconds shown while a recorder is followed; `null`: the last ten minutes */ this.sliding = null;
     this.brushing = false;
     /** @type {((changed: Set<string>) => void)[]} */ this.listeners = [];
   }
@@ -64,7 +64,7 @@ function spanOfWords(words) {
   return Number.isFinite(start) && Number.isFinite(end) && end > start ? { start, end } : null;
 }
 
-/** @param {PageState} state @returns {string} without the sign */
+/** @param {PageState} state @returns {string} without the # */
 export function hashOf(state) {
   const words = new URLSearchParams();
   words.set("v", spanWords(state.view));
@@ -85,7 +85,7 @@ export function hashOf(state) {
   return words.toString();
 }
 
-/** What an address asks for; whatever it does not say, or says badly, is left out.
+/** The state in a URL; what is missing or invalid is left out.
  *  @param {string} hash @param {string[]} known lane ids @returns {Partial<PageState>} */
 export function stateOfHash(hash, known) {
   const words = new URLSearchParams(hash.replace(/^#/, ""));
@@ -118,7 +118,7 @@ export function stateOfHash(hash, known) {
   return said;
 }
 
-/** Lanes that are not in an order stand behind the one that they naturally follow.
+/** The order, with each missing lane inserted after the one it follows by default.
  *  @param {string[]} order @param {string[]} natural @returns {string[]} */
 export function inNaturalOrder(order, natural) {
   const made = [...order];
@@ -130,8 +130,8 @@ export function inNaturalOrder(order, natural) {
   return made;
 }
 
-/** Writes the address once things have come to rest (a browser refuses many writes in a row), and
- *  reads it when something else has changed it.
+/** Writes the URL when the state rests (browsers limit the rate of writes), and reads it when something
+ *  else has changed it.
  *  @param {PageState} state @param {(said: Partial<PageState>) => void} read @param {string[]} known */
 export function keepAddress(state, read, known) {
   let timer = 0, own = "";

@@ -3,7 +3,7 @@
 
 import {byId, element, fromToText, numberText, zoneText} from "./words.js";
 
-/** What the dialog waits for. @type {AbortController | null} */
+/** The request of the open dialog. @type {AbortController | null} */
 let tableRequest = null;
 
 /** @param {any} source @param {import("./data/source.js").LaneAbout} about @param {import("./axis.js").Span} view */
@@ -18,7 +18,7 @@ export async function openTable(source, about, view) {
   body.focus();
   try {
     const reply = await source.table(about.id, view.start, view.end, signal);
-    // An answer that comes late is of another lane than the title.
+    // A late answer may be for another lane than the title.
     if (!signal.aborted) body.replaceChildren(...tableParts(reply, about));
   } catch (fault) {
     if (!signal.aborted) body.replaceChildren(element("p", "warn", /** @type {Error} */ (fault).message));

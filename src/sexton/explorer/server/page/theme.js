@@ -68,7 +68,7 @@ export function applyLook(look) {
 
 const SEMANTIC = { user: "user", system: "system", softirq: "softirq", iowait_steal: "iowait_steal", steal: "iowait_steal" };
 
-/** A series has the colour of its meaning where it has one. @param {Look} look @param {string} name @param {number} at */
+/** Series with a known meaning have a fixed colour. @param {Look} look @param {string} name @param {number} at */
 export function seriesColour(look, name, at) {
   const word = name.split(" ")[0].toLowerCase();
   const channel = SEMANTIC[/** @type {keyof typeof SEMANTIC} */ (word)];
@@ -109,7 +109,7 @@ export function frameColour(look, kind, name) {
   return `hsl(${first + (last - first) * step / (COLOURS.shades - 1)} ${strong * (dark ? 0.62 : 1)}% ${light}%)`;
 }
 
-/** Red grew, blue shrank; no change has no hue, and what may be chance is pale. @param {Look} look @param {number} change of a share, -1 to 1 @param {boolean} sure */
+/** Red grew, blue shrank; no change has no hue, and a change that may be chance is pale. @param {Look} look @param {number} change of a share, -1 to 1 @param {boolean} sure */
 export function changeColour(look, change, sure = true) {
   const dark = look.name === "dark", size = Math.abs(change), most = COLOURS.strengths.length + 1;
   if (size === 0) return dark ? COLOURS.neutral.dark : COLOURS.neutral.light;

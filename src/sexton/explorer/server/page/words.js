@@ -1,6 +1,6 @@
 // @ts-check
 // Times, spans and numbers as text. Times are UTC, as everywhere in Sexton, except in the page of a
-// capture, which says how its own clock is to be shown.
+// capture, whose data has its own offset and zone.
 
 /** Seconds to add to a time before it is shown, and the name of the zone. */
 const shownClock = { offset: 0, zone: "UTC", relative: false };
@@ -10,12 +10,12 @@ export function setClock(clock) {
   Object.assign(shownClock, clock);
 }
 
-/** @returns {string} the zone's name, to stand behind a time */
+/** @returns {string} the zone's name, to put after a time */
 export function zoneText() {
   return shownClock.relative ? "from the start" : shownClock.zone;
 }
 
-/** @param {number} time @param {number} [step] seconds between neighbours: how fine to tell
+/** @param {number} time @param {number} [step] seconds between neighbours, for the precision
  *  @returns {string} */
 export function clockText(time, step = 1) {
   const shown = time + shownClock.offset;
@@ -45,7 +45,7 @@ export function fromToText(start, end) {
   return `${clockText(start, step)} – ${clockText(end, step)}`;
 }
 
-/** Exact up to four figures; nothing recorded is never a zero.
+/** Exact up to four figures; absent is never shown as zero.
  *  @param {number | null | undefined} value @returns {string} */
 export function numberText(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
@@ -59,18 +59,18 @@ export function numberText(value) {
   return String(Number(value.toPrecision(3)));
 }
 
-/** With commas; a browser's own formatting takes longer than a frame has for all readings. @param {number} value @returns {string} */
+/** With commas; a browser's own formatting is too slow for the readings of every frame. @param {number} value @returns {string} */
 function grouped(value) {
   const [whole, part] = String(value).split(".");
   return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? "." + part : "");
 }
 
-/** So many of something. @param {number} count @param {string} one its name, where it is one @returns {string} */
+/** A number with its noun. @param {number} count @param {string} one the singular @returns {string} */
 export function countText(count, one) {
   return `${numberText(count)} ${one}${count === 1 ? "" : "s"}`;
 }
 
-/** A number with its unit, which the lane has from the catalogue of metrics; of "% of a core" only the "%" is said.
+/** A number with its unit from the catalogue of metrics; "% of a core" is shortened to "%".
  *  @param {string} text the number @param {string} unit @returns {string} */
 export function withUnit(text, unit) {
   const [short] = unit.split(/ (?:of|in) /);
@@ -85,7 +85,7 @@ export function percentText(share) {
   return (100 * share).toFixed(share > 0 && share < 0.01 ? 2 : 1) + " %";
 }
 
-/** An element with text; text is only ever text.
+/** An element with text, which is never parsed as HTML.
  *  @param {string} tag @param {string} [name] class @param {string} [text] @returns {HTMLElement} */
 export function element(tag, name = "", text = "") {
   const made = document.createElement(tag);
@@ -105,7 +105,7 @@ export function shortened(text, most) {
   return letters.length <= most ? text : letters.slice(0, Math.max(most - 1, 1)).join("") + "…";
 }
 
-/** Only where it changes something: a write makes a browser lay out again. @param {HTMLElement} of @param {string} text */
+/** Sets text only if it differs: a write makes a browser lay out again. @param {HTMLElement} of @param {string} text */
 export function setText(of, text) {
   if (of.textContent !== text) of.textContent = text;
 }

@@ -3,9 +3,10 @@
 // not embedded is drawn from a coarser one, or is absent.
 import {PackedStacks} from "./packed.js";
 import {SourceError} from "./source.js";
+import {columnSeconds, TILE_COLUMNS} from "./tiles.js";
 import {clockText, zoneText} from "../words.js";
 
-const EMBEDDED_COLUMNS = 256, MOST_FUNCTIONS = 2000;
+const MOST_FUNCTIONS = 2000;
 /** Cells of 20 ms in a second. */
 const EMBEDDED_CELLS = 50;
 /** Array types, and the value that means absent. @type {Record<string, [any, number]>} */
@@ -24,9 +25,9 @@ export class EmbeddedSource {
     /** @type {Map<string, Promise<Record<string, any>>>} */
     this.opened = new Map();
     /** @type {PackedStacks | null} */ this.stacks = data.stacks ? new PackedStacks(data.stacks) : null;
-    /** A flame graph without a time axis. */ this.untimed = Boolean(data.profile) && !data.recording?.lanes.length;
-    /** Whether flame graphs of several cores can be had. */ this.manyCores = this.stacks !== null;
-    /** Whether some in the order of time can be had. */ this.inOrder = this.stacks !== null || (data.flames || []).some((/** @type {any} */ entry) => entry.order);
+    /** Is it a flame graph without a time axis? */ this.untimed = Boolean(data.profile) && !data.recording?.lanes.length;
+    /** Can it make flame graphs of several cores? */ this.manyCores = this.stacks !== null;
+    /** Has it flame graphs in the order of time? */ this.inOrder = this.stacks !== null || (data.flames || []).some((/** @type {any} */ entry) => entry.order);
   }
 
   async recording() {
@@ -40,7 +41,7 @@ export class EmbeddedSource {
     const [Numbers, absent] = EMBEDDED_TYPES[known.dtype];
     const names = level < 0 ? ["all cores"] : known.names;
     const lines = names.length * known.channels.length;
-    const width = count * EMBEDDED_COLUMNS;
+    const width = count * TILE_COLUMNS;
     /** @type {Record<string, any>} */
     const planes = {};
     for (const plane of ["mean", "peak"]) planes[plane] = new Numbers(lines * width).fill(absent);
@@ -49,9 +50,9 @@ export class EmbeddedSource {
       if (found === null) continue;
       for (const plane of ["mean", "peak"]) {
         for (let line = 0; line < lines; line += 1) {
-          const from = line * EMBEDDED_COLUMNS;
-          const piece = found[plane].subarray(from, from + EMBEDDED_COLUMNS);
-          planes[plane].set(piece, line * width + tile * EMBEDDED_COLUMNS);
+          const from = line * TILE_COLUMNS;
+          const piece = found[plane].subarray(from, from + TILE_COLUMNS);
+          planes[plane].set(piece, line * width + tile * TILE_COLUMNS);
         }
       }
     }
@@ -62,7 +63,7 @@ export class EmbeddedSource {
   }
 
   /**
-   * One tile, from a coarser one where it is not embedded.
+   * One tile, from a coarser one if it is not embedded.
    * @param {EmbeddedLane} known @param {string} lane @param {number} level @param {number} tile
    * @returns {Promise<Record<string, any> | null>}
    */
@@ -70,14 +71,14 @@ export class EmbeddedSource {
     if (level < 0) return this.fine(known, lane, tile);
     const key = `${level}/${tile}`;
     if (known.tiles[key] !== undefined) return this.unpacked(known, lane, key);
-    const from = tile * EMBEDDED_COLUMNS * embeddedColumn(level);
+    const from = tile * TILE_COLUMNS * columnSeconds(level);
     for (let above = level + 1; above <= this.data.top; above += 1) {
-      const column = embeddedColumn(above);
-      const over = Math.floor(from / (EMBEDDED_COLUMNS * column) + 1e-9);
+      const column = columnSeconds(above);
+      const over = Math.floor(from / (TILE_COLUMNS * column) + 1e-9);
       if (known.tiles[`${above}/${over}`] === undefined) continue;
       const coarse = await this.unpacked(known, lane, `${above}/${over}`);
-      const skip = (from - over * EMBEDDED_COLUMNS * column) / column;
-      const wide = column / embeddedColumn(level);
+      const skip = (from - over * TILE_COLUMNS * column) / column;
+      const wide = column / columnSeconds(level);
       return Object.fromEntries(Object.entries(coarse).map(
         ([plane, values]) => [plane, embeddedStretched(values, skip, wide)],
       ));
@@ -91,14 +92,14 @@ export class EmbeddedSource {
    */
   async fine(known, lane, tile) {
     const [Numbers, absent] = EMBEDDED_TYPES[known.dtype];
-    const row = new Numbers(EMBEDDED_COLUMNS).fill(absent);
-    for (let column = 0; column < EMBEDDED_COLUMNS; column += 1) {
-      const cell = tile * EMBEDDED_COLUMNS + column;
+    const row = new Numbers(TILE_COLUMNS).fill(absent);
+    for (let column = 0; column < TILE_COLUMNS; column += 1) {
+      const cell = tile * TILE_COLUMNS + column;
       const second = Math.floor(cell / EMBEDDED_CELLS);
-      const key = `0/${Math.floor(second / EMBEDDED_COLUMNS)}`;
+      const key = `0/${Math.floor(second / TILE_COLUMNS)}`;
       if (known.tiles[key] === undefined) continue;
       const found = await this.unpacked(known, lane, key);
-      row[column] = found.mean[(cell % EMBEDDED_CELLS) * EMBEDDED_COLUMNS + (second % EMBEDDED_COLUMNS)];
+      row[column] = found.mean[(cell % EMBEDDED_CELLS) * TILE_COLUMNS + (second % TILE_COLUMNS)];
     }
     return { mean: row, peak: row };
   }
@@ -158,7 +159,7 @@ export class EmbeddedSource {
     if (query.cgroup) throw new SourceError(404, "this file cannot filter by cgroup: use sexton profile flame --cgroup");
   }
 
-  /** What is shown where it is not the chosen range, and the command for the same in a terminal.
+  /** Notes: what is shown if it is not the selected range, and the same as a command.
    *  @param {import("./source.js").FlameQuery} query */
   noteOf(query) {
     const { origin, command, stacks } = this.data;
@@ -211,16 +212,11 @@ function sameCore(one, other) {
   return String(one ?? "") === String(other ?? "");
 }
 
-/** Is this document of exactly that query? @param {any} entry @param {import("./source.js").FlameQuery} query */
+/** Does this document answer exactly that query? @param {any} entry @param {import("./source.js").FlameQuery} query */
 function isOf(entry, query) {
   const wanted = [query.from, query.to, query.baseline_from, query.baseline_to], found = [entry.from, entry.to, ...(entry.baseline ?? [undefined, undefined])];
   const isNear = wanted.every((time, at) => (time ?? null) === null ? (found[at] ?? null) === null : Math.abs(Number(time) - Number(found[at])) < 2e-3);
   return isNear && sameCore(entry.cpu, query.cpu);
-}
-
-/** @param {number} level */
-function embeddedColumn(level) {
-  return 2 ** level;
 }
 
 /**
@@ -229,9 +225,9 @@ function embeddedColumn(level) {
  */
 function embeddedStretched(values, skip, wide) {
   const made = values.slice();
-  for (let start = 0; start < values.length; start += EMBEDDED_COLUMNS) {
-    for (let column = 0; column < EMBEDDED_COLUMNS; column += 1) {
-      const from = Math.min(Math.floor(skip + column / wide + 1e-9), EMBEDDED_COLUMNS - 1);
+  for (let start = 0; start < values.length; start += TILE_COLUMNS) {
+    for (let column = 0; column < TILE_COLUMNS; column += 1) {
+      const from = Math.min(Math.floor(skip + column / wide + 1e-9), TILE_COLUMNS - 1);
       made[start + column] = values[start + from];
     }
   }

@@ -1,6 +1,6 @@
 // @ts-check
-// Beside a recorder: follows its end, says so when it stops, notices when one begins again, and
-// takes in the lanes that have their first numbers.
+// Follows a running recorder: moves with its end, reports when it stops, notices when one starts
+// again, and adds lanes when they get their first data.
 
 import {byId, clockText, spanText} from "../words.js";
 import {clampSpan} from "../axis.js";
@@ -25,9 +25,9 @@ export class LiveFollower {
   constructor(app) {
     this.app = app;
     /** @type {(() => void) | null} */ this.stop = null;
-    this.lanesTold = 0;
+    this.lanesSeen = 0;
     this.isAsking = false;
-    /** @type {number | null} when the last grave mark was */ this.grave = null;
+    /** @type {number | null} time of the last warning or critical mark */ this.grave = null;
     this.explained = -Infinity;
     this.explaining = 0;
   }
@@ -53,10 +53,10 @@ export class LiveFollower {
       this.ended();
       this.app.toast("the recorder has stopped");
     }
-    // Of something there are numbers for the first time. Asked once for each count, should the server miscount.
+    // A lane has data for the first time. Requested once per count, in case the server miscounts.
     const lanes = reply.lanes || 0;
-    if (lanes <= this.app.known.length || lanes === this.lanesTold) return;
-    this.lanesTold = lanes;
+    if (lanes <= this.app.known.length || lanes === this.lanesSeen) return;
+    this.lanesSeen = lanes;
     this.askForLanes();
   }
 
@@ -97,7 +97,7 @@ export class LiveFollower {
     try {
       return await this.app.source.recording();
     } catch {
-      return null; // what is looked at is here already; the next try is soon
+      return null; // the visible data is loaded already; the next try is soon
     } finally {
       this.isAsking = false;
     }
@@ -124,7 +124,7 @@ export class LiveFollower {
     app.toast(`new lanes: ${fresh.map((lane) => lane.title.split(": ")[0]).join(", ")}`);
   }
 
-  /** The recording goes on until here. @param {number} end */
+  /** The recording has a new end. @param {number} end */
   went(end) {
     const { app } = this, before = app.whole.end;
     if (end > before) {
@@ -139,7 +139,7 @@ export class LiveFollower {
     this.slide();
   }
 
-  /** To the end, if it is followed: the last ten minutes, or the zoomed span. */
+  /** Moves the view to the end if it is followed: the last ten minutes, or the zoomed span. */
   slide() {
     const { app } = this, { state, whole } = app;
     if (!state.follow) return;
@@ -155,7 +155,7 @@ export class LiveFollower {
     this.slide();
   }
 
-  /** Going to the end while already there means staying there. @returns {boolean} is it followed now? */
+  /** The End key at the end of a live recording follows it. @returns {boolean} is it followed now? */
   stay() {
     const { app } = this;
     if (!app.recording.live || app.aim().end < app.whole.end - AT_THE_END) return false;
@@ -169,15 +169,15 @@ export class LiveFollower {
     byId("overviewLabel").textContent = `total: ${spanText(end - start)}`;
   }
 
-  /** A verdict that is older than what is seen says so. */
+  /** Shows the time of a verdict that is older than the visible data. */
   tellAge() {
     const { chain, recording, state, whole } = this.app, { span } = chain;
-    // A span that was chosen needs no date: its user knows it.
+    // A selected span needs no time: the user chose it.
     const isOld = recording.live && !state.select && span !== null && span.end < whole.end - OLD_VERDICT;
     chain.date(isOld ? `as of ${clockText(span.end)}` : "");
   }
 
-  /** Something grave has come since: what was said may no longer be so. @param {any[]} marks */
+  /** Explains again after a new warning or critical mark. @param {any[]} marks */
   watchMarks(marks) {
     const times = marks.filter((mark) => mark.severity === "warning" || mark.severity === "critical").map((mark) => mark.time);
     const last = Math.max(...times, -Infinity), { grave } = this;
@@ -187,7 +187,7 @@ export class LiveFollower {
     this.explaining = window.setTimeout(() => this.explainAgain(last), Math.max(this.explained + EXPLAIN_MS - performance.now(), 0));
   }
 
-  /** @param {number} time of what has come */
+  /** @param {number} time of the new mark */
   explainAgain(time) {
     const { app } = this;
     if (!app.state.follow || app.state.select) return;

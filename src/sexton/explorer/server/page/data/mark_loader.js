@@ -1,6 +1,6 @@
 // @ts-check
-// Keeps the marks around the view; asks again when the view leaves them, or when so much was left
-// out that coming closer would show more. Those of the whole recording are requested once.
+// Loads the marks around the view; again when the view leaves them, or when so many were left out
+// that zooming in shows more. Those of the whole recording are requested once.
 
 import {covers} from "../axis.js";
 
@@ -19,7 +19,7 @@ export class MarkLoader {
     /** @type {AbortController | null} */ this.stop = null;
     /** @type {import("../axis.js").Span | null} */ this.asking = null;
     /** @type {any[]} of the whole recording */ this.everything = [];
-    /** Until when these are known. */ this.until = -Infinity;
+    /** The end of their span. */ this.until = -Infinity;
     this.isAskingAll = false;
     this.retrying = 0;
   }
@@ -50,7 +50,7 @@ export class MarkLoader {
       this.tell.arrived(marks);
       if (span.start <= this.whole.start && span.end >= this.whole.end) this.takeAll(marks, span.end);
       else if (this.until === -Infinity) this.fetchAll();
-      // What came since is near the end, where a recorder is followed.
+      // New marks are near the end, where a recorder is followed.
       else if (span.end > this.until && span.start <= this.until) this.takeAll([...this.everything, ...marks.filter((mark) => mark.time > this.until)], span.end);
     } catch (fault) {
       if (/** @type {Error} */ (fault).name === "AbortError") return;

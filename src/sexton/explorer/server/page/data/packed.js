@@ -6,7 +6,7 @@
  *   kind: string[], names: string[], modules: string[], entries: number, packed: string}} PackedDocument */
 /** @typedef {{from: number, to: number, cpu?: string, task?: string, function?: string}} PackedQuery */
 
-/** Slices of time in which samples are in order; a box with a smaller share of all is too narrow to be drawn. */
+/** Slices of time, and the smallest share of a box that is drawn. */
 const ORDERED_SLICES = 200, ORDERED_SHARE = 1 / 4000;
 
 /** Cores of a list like "0,3-5". @param {string} text @returns {Set<number>} */
@@ -55,7 +55,7 @@ export class PackedStacks {
     return { from: first + low * column, to: first + high * column };
   }
 
-  /** @param {PackedQuery} query @param {(node: number, count: number, place: number) => void} take what is chosen, with its place in the range, 0 to 1 */
+  /** @param {PackedQuery} query @param {(node: number, count: number, place: number) => void} take selected entries, with their place in the range, 0 to 1 */
   visit(query, take) {
     const { first, column, cores } = this.stacks, entries = this.decoded();
     const range = this.rangeOf(query), low = Math.round((range.from - first) / column), high = Math.round((range.to - first) / column);
@@ -68,7 +68,7 @@ export class PackedStacks {
     }
   }
 
-  /** Samples per node that end in it; with a function, only those of stacks that it is in. @param {PackedQuery} query @returns {Float64Array} */
+  /** Samples that end in each node; with a function, only those of stacks that contain it. @param {PackedQuery} query @returns {Float64Array} */
   own(query) {
     const own = new Float64Array(this.stacks.depth.length);
     this.visit(query, (node, count) => { own[node] += count; });
@@ -138,9 +138,9 @@ export class PackedStacks {
     const { from, to } = this.rangeOf(query), ends = depth.map((_, at) => at + 1);
     for (let at = depth.length - 1; at > 0; at--) ends[parents[at]] = Math.max(ends[parents[at]], ends[at]);
     /** @type {{node: number, parent: number, samples: number, own: number, start: number, seen: number}[]} */ const made = [{ node: 0, parent: -1, samples: 0, own: 0, start: from, seen: 0 }];
-    /** What goes on, from the root on, as numbers of `made`. */ let open = [0];
+    /** The open boxes from the root on, as indexes into `made`. */ let open = [0];
     slices.forEach((slice, at) => {
-      // What goes on comes first, and callees before the samples of their caller itself: of one slice the order is not known.
+      // The order within a slice is unknown: open boxes first, and callees before the samples of their caller itself.
       const before = open, common = (/** @type {number} */ node) => before.filter((box) => made[box].node <= node && node < ends[made[box].node]).length;
       for (const [node, count] of [...slice].sort(([one], [other]) => common(other) - common(one) || ends[one] - ends[other] || other - one)) {
         const level = depth[node];

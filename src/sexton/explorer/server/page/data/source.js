@@ -25,7 +25,7 @@ export class FetchSource {
   constructor() {
     this.of = "";
     /** The data may change while the page is open. */ this.follows = true;
-    /** Whether flame graphs in the order of time can be had. */ this.inOrder = true;
+    /** Has it flame graphs in the order of time? */ this.inOrder = true;
   }
 
   /** @param {string} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] @returns {Promise<any>} */

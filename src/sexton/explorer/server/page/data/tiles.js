@@ -1,6 +1,6 @@
 // @ts-check
-// Tiles: which level a zoom needs, what is loaded, what is pending, what to request next. Tiles
-// do not depend on the recording, so one that is finished is kept as long as there is room.
+// Tiles: which level a zoom needs, what is loaded, what is pending, what to request next. A finished
+// tile never changes, so it is kept as long as there is room.
 
 /** @typedef {{lane: string, level: number, first: number, count: number, columns: number, names: string[],
  *   channels: string[], planes: Record<string, any>, most: Record<string, number>}} Strip */
@@ -12,10 +12,10 @@ export const TILE_COLUMNS = 256;
 const MOST_BYTES = 100e6, MOST_FAILURES = 2;
 /** Milliseconds after which a failed tile may be requested again. */
 const FORGIVEN_AFTER = 10e3;
-/** Stacks are decoded minutes after they were taken: tiles that ended so many seconds ago are requested again, not more often than that (in milliseconds). */
+/** Stacks are decoded minutes after they were taken: tiles that ended this many seconds ago are requested again, at most once per so many milliseconds. */
 const LATE_SECONDS = 600, LATE_EVERY = 15e3;
-/** Requests at once: a browser has six connections, and lanes that the server has yet to read must
- *  keep neither the cores nor everything else waiting. */
+/** Concurrent requests: a browser has six connections, and a lane that the server has yet to read must
+ *  delay neither the cores nor everything else. */
 const MOST_PENDING = 5, MOST_PENDING_HEAT = 2;
 
 /** @param {number} level @returns {number} seconds */
@@ -28,7 +28,7 @@ export function tileSeconds(level) {
   return columnSeconds(level) * TILE_COLUMNS;
 }
 
-/** A column is one to two pixels wide; the finest for stacks only once 20 ms can be seen.
+/** A column is one to two pixels wide; stacks get their finest level only when 20 ms are visible.
  *  @param {number[]} levels least and most @param {number} perPixel seconds */
 export function levelFor(levels, perPixel) {
   if (levels[0] < 0 && perPixel < 0.01) return -1;
@@ -60,8 +60,8 @@ export class TileCache {
     /** @type {Map<string, Tile>} */ this.held = new Map();
     /** @type {Map<string, {lane: string, heat: boolean, level: number, first: number, last: number, most: number, start: number, end: number}>} */ this.wanted = new Map();
     /** @type {Map<string, {keys: string[], heat: boolean, stop: AbortController}>} */ this.pending = new Map();
-    /** How often, and when last. @type {Map<string, {times: number, at: number}>} */ this.failed = new Map();
-    /** Lanes whose numbers come late. @type {Set<string>} */ this.late = new Set();
+    /** Number and time of failures. @type {Map<string, {times: number, at: number}>} */ this.failed = new Map();
+    /** Lanes whose data comes late. @type {Set<string>} */ this.late = new Set();
     this.lateAsked = -Infinity;
     /** Series by lane, as the last answer names them. @type {Map<string, string[]>} */ this.names = new Map();
     this.timer = 0;
@@ -80,7 +80,7 @@ export class TileCache {
     return found;
   }
 
-  /** What covers a span: tiles of this level, else the nearest coarser or finer ones, else nothing yet.
+  /** The tiles that cover a span: of this level, else the nearest coarser or finer ones, else none yet.
    *  @param {string} lane @param {number} level @param {number} start @param {number} end @param {number} top @returns {Piece[]} */
   cover(lane, level, start, end, top) {
     const seconds = tileSeconds(level), pieces = [];
@@ -127,7 +127,7 @@ export class TileCache {
     if (this.forgive() || !isSame) this.later(this.held.size ? 25 : 0);
   }
 
-  /** Somebody moves, or the recorder does: what failed a while ago gets one more try. @returns {boolean} does anything? */
+  /** When the view or the recording moves, tiles that failed a while ago get one more try. @returns {boolean} does anything? */
   forgive() {
     let any = false;
     for (const failed of this.failed.values()) {
@@ -256,7 +256,7 @@ export class TileCache {
     this.later(0);
   }
 
-  /** Is all of a span here? @param {import("./source.js").LaneAbout} about @param {number} level @param {import("../axis.js").Span} span */
+  /** Are all tiles of a span loaded? @param {import("./source.js").LaneAbout} about @param {number} level @param {import("../axis.js").Span} span */
   has(about, level, span) {
     const seconds = tileSeconds(level), end = Math.min(span.end, this.whole.end);
     for (let index = Math.floor(Math.max(span.start, this.whole.start) / seconds); index * seconds < end; index++) {
@@ -265,7 +265,7 @@ export class TileCache {
     return true;
   }
 
-  /** Is anything of this lane on its way? @param {string} lane */
+  /** Is anything of this lane being loaded? @param {string} lane */
   isComing(lane) {
     return [...this.pending.keys()].some((name) => name.startsWith(lane + " "));
   }

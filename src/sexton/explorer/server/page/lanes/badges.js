@@ -1,9 +1,9 @@
 // @ts-check
-// The links of the chain, in the lanes where their evidence is: a bar for how long, a number for which.
+// The links of the chain in the lanes with their evidence: a bar for the span, a number for the link.
 
 /** @typedef {{number: number, start: number, end: number, lit: boolean}} Badge */
 
-/** A long bar has its number again and again, so that one is in sight wherever one looks. */
+/** Pixels after which a long bar repeats its number, so that one is always visible. */
 const AGAIN = 320;
 
 /** @param {CanvasRenderingContext2D} pen @param {import("./picture.js").Box} box @param {import("./pieces.js").LaneView} lane @param {Badge[]} badges */
@@ -14,7 +14,7 @@ export function drawBadges(pen, box, lane, badges) {
     const left = (badge.start - box.start) * perSecond, right = Math.max((badge.end - box.start) * perSecond, left + 2);
     if (right < -10 || left > box.width + 10) continue;
     pen.fillStyle = lane.look.mark;
-    // A tint would change the colours that a heat is read by.
+    // A tint would change the colours of a heat map.
     pen.globalAlpha = ["heat", "stacks"].includes(lane.about.kind) ? 0 : badge.lit ? 0.16 : 0.05;
     pen.fillRect(left, 0, right - left, box.height);
     pen.globalAlpha = 1;

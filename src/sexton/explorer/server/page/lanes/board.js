@@ -10,7 +10,7 @@ import {columnSeconds} from "../data/tiles.js";
 import {laneLevel} from "./pieces.js";
 import {searchNames} from "../search.js";
 
-/** Milliseconds of a frame that may go into new pictures; a frame has sixteen, of which we want half. */
+/** Milliseconds per frame for new pictures (a frame has sixteen, of which we use half), and pictures per frame. */
 const PAINT_MS = 3, MOST_MOVING = 2, MOST_AT_REST = 3;
 /** The width of the names beside the lanes, `--gutter` in page.css. */
 const GUTTER_WIDE = 208, GUTTER_NARROW = 116;
@@ -30,13 +30,13 @@ export class LaneBoard {
     /** Where the lanes begin. */ this.left = gutterWidth();
     this.list = byId("laneList");
     this.pinnedList = byId("pinnedList");
-    /** What was typed to search for; from the URL it is never a pattern. */ this.typed = "";
+    /** What was typed into the search; a search from the URL is never a pattern. */ this.typed = "";
     /** @type {Map<string, LaneItem>} */ this.items = new Map();
     this.recording = recording;
     this.look = look;
     this.sheet = new ReadingSheet("readings");
     this.pinnedSheet = new ReadingSheet("pinnedReadings");
-    /** Of the lanes that are on the screen. */ this.seen = { lanes: this.watch("lanes"), pinned: this.watch("pinned") };
+    /** Observers that know which lanes are on the screen. */ this.seen = { lanes: this.watch("lanes"), pinned: this.watch("pinned") };
     this.measure();
     for (const about of recording.lanes) this.add(about);
     this.place();
@@ -54,7 +54,7 @@ export class LaneBoard {
     return item;
   }
 
-  /** Whenever the lists have another size. */
+  /** Runs when the lists change their size. */
   measure() {
     const watch = new ResizeObserver((entries) => {
       const ratio = Math.min(window.devicePixelRatio || 1, 2);
@@ -92,7 +92,7 @@ export class LaneBoard {
     this.wake();
   }
 
-  /** The state's order, pins, folds and search, onto the page. */
+  /** Applies the state's order, pins, folds and search to the page. */
   place() {
     const { order, folded, tall, pins } = this.state, found = this.found(), focused = document.activeElement;
     for (const [list, ids] of /** @type {const} */ ([[this.pinnedList, order.filter((id) => pins.has(id))], [this.list, order.filter((id) => !pins.has(id))]])) {
@@ -122,7 +122,7 @@ export class LaneBoard {
     this.seen[onTop ? "pinned" : "lanes"].observe(item.root);
   }
 
-  /** The lanes with what is searched for in the name of the lane or of one of its series. @returns {Set<string> | null} `null`: nothing is searched for */
+  /** The lanes that match the search, by the name of the lane or of a series. @returns {Set<string> | null} `null` without a search */
   found() {
     const { find } = this.state;
     if (!find) { byId("lanesFound").textContent = ""; return null; }
@@ -169,7 +169,7 @@ export class LaneBoard {
     this.wake();
   }
 
-  /** Series may be known only once a strip was read. @param {string} id @returns {string[] | null} */
+  /** Some series are known only after a strip was read. @param {string} id @returns {string[] | null} */
   namesOf(id) {
     const kind = this.items.get(id)?.lane.about.kind;
     return kind === "heat" || kind === "lines" ? this.tiles.names.get(id) || null : null;
@@ -189,7 +189,7 @@ export class LaneBoard {
     this.wake();
   }
 
-  /** Why there are none. Those that are here stay. @param {string} why */
+  /** Shows why marks could not be read; those already loaded stay. @param {string} why */
   refuseMarks(why) {
     for (const item of this.items.values()) if (item.lane.about.kind === "marks") item.coming.textContent = `could not be read: ${why}`;
   }
@@ -224,7 +224,7 @@ export class LaneBoard {
     }
     queue.sort((one, other) => other.urgency - one.urgency);
     let at = 0;
-    // A picture costs once more when it is first copied from, so they are counted as well as timed.
+    // A picture costs again when it is first copied, so they are counted as well as timed.
     const most = !this.tiles.held.size ? queue.length : moved ? MOST_MOVING : MOST_AT_REST;
     while (at < queue.length && at < most && (at === 0 || performance.now() - began < PAINT_MS)) {
       if (moved && at > 0 && queue[at].urgency < 2) break;
@@ -234,7 +234,7 @@ export class LaneBoard {
     return at < queue.length;
   }
 
-  /** Is everything drawn that can be seen, with numbers rather than with the promise of some? @param {import("../axis.js").Span} view */
+  /** Is everything visible drawn, with loaded data? @param {import("../axis.js").Span} view */
   isComplete(view) {
     for (const item of this.items.values()) {
       if (!item.isDrawn) continue;

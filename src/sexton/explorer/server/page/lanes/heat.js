@@ -1,13 +1,13 @@
 // @ts-check
-// Cores × time. A cell has the colour of what the core did, most of all of what it did most: a core held
-// by the kernel is vermilion, one busy with programs blue, an idle one has the colour of zero.
+// Cores × time. The colour of a cell shows what the core did most: a core held by the kernel is
+// vermilion, one busy in user space blue, an idle one has the colour of zero.
 
 import {rgbOf} from "../theme.js";
 import {drawPieces} from "./pieces.js";
 import {TILE_COLUMNS} from "../data/tiles.js";
 
 const NO_CELL = 255, FULL = 200;
-/** Little must be seen too: a core that is busy for a tenth has a quarter of the colour. */
+/** Small values must be visible too: a core that is 10 % busy has a quarter of the colour. */
 const STRENGTH = Float32Array.from({ length: 256 }, (_, level) => Math.min(level / FULL, 1) ** 0.62);
 
 /** @param {import("../data/tiles.js").Tile} tile @param {string} plane @param {import("../theme.js").Look} look @returns {HTMLCanvasElement} */
@@ -29,7 +29,7 @@ function heatBitmap(tile, plane, look) {
       for (let channel = 0; channel < channels; channel++, at += plane0) {
         const value = cells[at];
         if (value === NO_CELL) { none = true; break; }
-        // Squared: what a core did most gives the hue, else a mixture of all of it would be grey.
+        // Squared: what a core did most gives the hue; a plain mixture would be grey.
         const colour = colours[channel], weight = value * value;
         sum += value;
         all += weight;
@@ -48,7 +48,7 @@ function heatBitmap(tile, plane, look) {
   return canvas;
 }
 
-/** Cells in which the kernel had a core nearly to itself, as row and column in turn.
+/** Cells in which the kernel took nearly all of a core, as row and column alternating.
  *  @param {import("../data/tiles.js").Tile} tile @param {string} plane @returns {number[]} */
 function stallsOf(tile, plane) {
   const found = tile.stalls.get(plane);
@@ -61,7 +61,7 @@ function stallsOf(tile, plane) {
       if (one !== NO_CELL && one + other >= 0.85 * FULL) stalls.push(row, column);
     }
   }
-  // Where it is the rule rather than the exception there is nothing to point out.
+  // If that is the rule rather than the exception, nothing is highlighted.
   const kept = stalls.length / 2 > rows * TILE_COLUMNS * 0.04 ? [] : stalls;
   tile.stalls.set(plane, kept);
   return kept;
@@ -72,7 +72,7 @@ export const heatDrawer = {
   height(about, names, tall) {
     const rows = Math.max(names.length, 1);
     if (tall) return Math.max(rows * 14, 96) + 2;
-    // Whole pixels a core, so that no core is drawn higher than its neighbour; room for the readings.
+    // Whole pixels per core, so that all have the same height; and room for the readings.
     return rows * Math.max(Math.min(Math.floor(290 / rows), 20), Math.ceil(94 / rows), 2) + 2;
   },
 
@@ -84,7 +84,7 @@ export const heatDrawer = {
       pen.drawImage(bitmap, left, 0, wide, bitmap.height, x0, 1, x1 - x0, box.height - 2);
       const rowHeight = (box.height - 2) / bitmap.height, column = (x1 - x0) / wide;
       if (rowHeight >= 4 && column >= 4) return;
-      // Five bad seconds in twelve hours are less than a pixel: drawn as large as an eye needs.
+      // Five bad seconds in twelve hours are less than a pixel: drawn large enough to be seen.
       const stalls = stallsOf(tile, lane.plane), tall = Math.max(rowHeight, 4), broad = Math.max(column, 4);
       pen.fillStyle = lane.look.channels.system;
       for (let at = 0; at < stalls.length; at += 2) {
@@ -94,7 +94,7 @@ export const heatDrawer = {
     });
   },
 
-  /** The core under the pointer, else the one that was worst in this column. */
+  /** The core under the pointer, else the worst one in this column. */
   read(tile, column, lane, row) {
     const { strip } = tile, cells = strip.planes[lane.plane], rows = strip.names.length;
     const value = (/** @type {number} */ channel, /** @type {number} */ of) => cells[(channel * rows + of) * strip.columns + tile.offset + column];

@@ -33,7 +33,7 @@ export class LaneItem {
     this.ratio = 1;
     /** @type {number | null} the row under the pointer, or moved to by keys */ this.row = null;
     this.pinned = false;
-    /** Is it among the lanes that stay at the top? */ this.isOnTop = false;
+    /** Is it pinned to the top? */ this.isOnTop = false;
     /** @type {import("./badges.js").Badge[]} */ this.badges = [];
     /** `brief` is without the peak, for a narrow window. @type {{series: string, words: Text, shown: string, brief: string}[]} */ this.readings = [];
     const [title] = lane.about.title.split(": ");
@@ -50,7 +50,7 @@ export class LaneItem {
     this.root.dataset.lane = lane.id;
     this.root.dataset.kind = lane.about.kind;
     this.stage = element("div", "stage");
-    /** Lies over the picture: what stands still while that moves. */
+    /** Over the picture: what does not move with it. */
     this.canvas = document.createElement("canvas");
     /** @type {CanvasRenderingContext2D | null} a canvas that is never drawn on costs nothing */ this.pen = null;
     this.scale = element("span", "scale");
@@ -156,21 +156,21 @@ export class LaneItem {
     if (this.ask(this.picture, (view.end - view.start) / this.width) && this.isWaiting) this.wait(false);
   }
 
-  /** Says which tiles it would like. There is no picture to draw as long as none of them is here.
-   *  @param {import("../axis.js").Span} span @param {number} perPixel seconds @returns {boolean} is any here? */
+  /** Requests the tiles of a span. There is no picture to draw as long as none is loaded.
+   *  @param {import("../axis.js").Span} span @param {number} perPixel seconds @returns {boolean} is any loaded? */
   ask(span, perPixel) {
     const { lane } = this, level = laneLevel(lane, perPixel);
     lane.tiles.want(this.id, lane.about, level, span);
     return !this.isWaiting || lane.tiles.cover(this.id, level, span.start, span.end, lane.about.levels[1]).some((piece) => piece.tile);
   }
 
-  /** Until its first numbers are here a lane says so. @param {boolean} waiting */
+  /** A lane says so until its first data is loaded. @param {boolean} waiting */
   wait(waiting) {
     this.isWaiting = waiting;
     this.root.classList.toggle("waiting", waiting);
   }
 
-  /** Where the picture is; what lies over it only where that has changed. @param {import("../axis.js").Span} view */
+  /** Moves the picture; redraws what lies over it only if that has changed. @param {import("../axis.js").Span} view */
   draw(view) {
     if (this.dirty && this.lane.about.kind === "heat") this.drawOver();
     if (this.dirty && this.lane.about.kind === "stacks") this.drawAxes();
@@ -207,7 +207,7 @@ export class LaneItem {
     drawStackAxes(pen, this, (text, x, y) => this.label(pen, text, x, y));
   }
 
-  /** A frame goes around a core, not over it; a chosen one that is too low to be read is held under a lens.
+  /** A frame goes around a core, not over it; a selected one that is too low to read is magnified.
    *  @param {number} row */
   rowBox(row) {
     const rowHeight = (this.height - 2) / Math.max(this.lane.names.length, 1), top = 1 + row * rowHeight;
@@ -237,7 +237,7 @@ export class LaneItem {
     pen.fillText(text, x, y);
   }
 
-  /** What is at a moment, for the sheet beside the lanes. @param {number | null} time @param {import("../axis.js").Span} view @returns {string} the same in words */
+  /** The values at a time, for the readings beside the lanes. @param {number | null} time @param {import("../axis.js").Span} view @returns {string} the same as text */
   readAt(time, view) {
     const reply = time === null ? null : this.lane.about.kind === "marks" ? this.nearMarks(time, view) : this.valuesAt(time, view);
     this.heading = reply ? shortened(reply.title, 27) : "";
@@ -253,7 +253,7 @@ export class LaneItem {
     return words.join(", ");
   }
 
-  /** What was read, as text. */
+  /** Writes the readings as text. */
   writeDown() {
     setText(this.headingBox, this.heading);
     for (const { series, words, shown } of this.readings) {
@@ -271,11 +271,10 @@ export class LaneItem {
     if (!piece || !piece.tile) return { title: lane.tiles.isComing(this.id) ? "loading …" : "", values: [] };
     const { tile } = piece;
     const column = Math.min(Math.max(Math.floor((time - tile.start) / tile.column + 1e-9), 0), TILE_COLUMNS - 1);
-    const row = this.row !== null ? this.row : null;
-    return this.drawer.read(tile, column, lane, lane.about.kind === "lines" ? null : row);
+    return this.drawer.read(tile, column, lane, lane.about.kind === "lines" ? null : this.row);
   }
 
-  /** Of each kind the mark nearest to the crosshair. @param {number} time @param {import("../axis.js").Span} view @returns {import("./pieces.js").Reading} */
+  /** The marks near the crosshair. @param {number} time @param {import("../axis.js").Span} view @returns {import("./pieces.js").Reading} */
   nearMarks(time, view) {
     const near = marksNear(this.lane.marks, time, 7 * (view.end - view.start) / Math.max(this.width, 1));
     return { title: "", values: near.map((mark) => [mark.kind, mark.text, NaN]) };

@@ -1,5 +1,5 @@
 // @ts-check
-// What one does to lanes: go from one to the next, fold them, put them in another order, pin and find them.
+// Actions on lanes: go from one to the next, fold, reorder, pin, and search them.
 
 import {byId} from "../words.js";
 import {openTable} from "../table.js";
@@ -29,13 +29,13 @@ export class LaneMoves {
     return this.app.board.itemOf(document.querySelector(".lane:hover"));
   }
 
-  /** Those that are listed, from the top. @returns {string[]} */
+  /** The visible lanes, from the top. @returns {string[]} */
   listed() {
     const { order, pins } = this.state, listed = order.filter((id) => !this.item(id)?.root.hidden);
     return [...listed.filter((id) => pins.has(id)), ...listed.filter((id) => !pins.has(id))];
   }
 
-  /** The topmost that is open. */
+  /** The topmost open lane. */
   first() {
     return this.item(this.listed().find((entry) => !this.state.folded.has(entry)));
   }
@@ -57,7 +57,7 @@ export class LaneMoves {
   /** @param {string | undefined} id @param {number} way */
   move(id, way) {
     if (!id) return;
-    // Among those it stands with: the pinned ones, or the others that are listed.
+    // Among its peers: the pinned lanes, or the other visible ones.
     const { pins } = this.state, peers = this.listed().filter((entry) => pins.has(entry) === pins.has(id)), from = peers.indexOf(id), to = Math.min(Math.max(from + way, 0), peers.length - 1);
     const moved = [...peers];
     moved.splice(from, 1);
@@ -88,7 +88,7 @@ export class LaneMoves {
     byId("find").select();
   }
 
-  /** The state's search, into its field. */
+  /** Shows the state's search in its field. */
   showSearch() {
     const field = byId("find"), isFocused = document.activeElement === field;
     if (!isFocused) field.value = this.state.find;
@@ -117,7 +117,7 @@ export class LaneMoves {
     if (id) this.state.set({ tall: toggled(this.state.tall, id) });
   }
 
-  /** The machine into its cores, and back. */
+  /** Unfolds the lane of cores, or folds it. */
   unfoldCores() {
     const cores = this.app.recording.lanes.find((lane) => lane.kind === "heat");
     if (!cores) return;
@@ -125,7 +125,7 @@ export class LaneMoves {
     if (!this.state.folded.has(cores.id)) this.reveal(cores.id);
   }
 
-  /** The core above or below; where no lane of cores has the focus the page scrolls. @param {number} way */
+  /** Selects the core above or below; unless a lane of cores has the focus, the page scrolls. @param {number} way */
   moveRow(way) {
     const item = this.here();
     if (!item || item.lane.about.kind !== "heat") { byId("lanes").scrollBy({ top: way * 60 }); return; }

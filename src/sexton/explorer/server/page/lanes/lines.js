@@ -1,6 +1,6 @@
 // @ts-check
 // Series over time, as steps: a line at each column's mean and a shade up to its peak, so that five
-// bad seconds are seen in twelve hours. A series that was not recorded has no line at all.
+// bad seconds are visible in twelve hours. A series that was not recorded has no line.
 
 import {drawPieces, laneLevel} from "./pieces.js";
 import {columnsUnder, fillRecorded, shadeSeries, sheetFor, stepSeries} from "./sheet.js";
@@ -14,7 +14,7 @@ export function roundUp(value) {
   return [1, 1.5, 2, 3, 5, 7.5, 10].map((entry) => entry * unit).find((entry) => entry >= value - 1e-9) || 10 * unit;
 }
 
-/** The top of the scale for what is drawn: shares reach 100 at least. @param {import("./pieces.js").LaneView} lane @param {import("./picture.js").Box} box */
+/** The top of the scale; for shares at least 100. @param {import("./pieces.js").LaneView} lane @param {import("./picture.js").Box} box */
 function topOf(lane, box) {
   const level = laneLevel(lane, (box.end - box.start) / box.width);
   let most = 0;
@@ -29,7 +29,7 @@ function topOf(lane, box) {
       for (let column = first; column < last; column++) if (peak[base + column] > most) most = peak[base + column];
     }
   }
-  // A reading of a share may be some hundredths above all.
+  // A share may read slightly above 100 %.
   return lane.about.unit.startsWith("%") && most < 110 ? 100 : roundUp(most * 1.02);
 }
 
@@ -54,7 +54,7 @@ export const linesDrawer = {
       const { names } = tile.strip;
       for (let series = names.length - 1; series >= 0; series--) {
         const colour = rgbOf(seriesColour(lane.look, names[series], Math.max(lane.names.indexOf(names[series]), 0)));
-        // As a dashboard sees it (a coarse grain) there are no peaks: that is what it hides.
+        // A dashboard (a coarse grain) shows no peaks: that is what it hides.
         if (lane.plane === "peak" && lane.grain === null) shadeSeries(sheet, tile, series, columns, colour, y);
         before.set(names[series], stepSeries(sheet, tile, series, columns, { colour, y, thick: 1.25 * box.ratio, before: before.get(names[series]) }));
       }
@@ -78,7 +78,7 @@ export const linesDrawer = {
 /** @param {number} top of the scale @param {import("./picture.js").Box} box @returns {(value: number) => number} rows of pixels */
 function heights(top, box) {
   const high = (box.height - 5) * box.ratio, room = high - 5 * box.ratio;
-  // In the middle of a row, so that a line is a line and not two pale ones.
+  // In the middle of a pixel row, so that a line is not blurred over two.
   return (value) => Math.floor(high - Math.min(value / top, 1) * room) + 0.5;
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
-// What happened: kernel events, marks, alarms, restarts, findings. A shape for how bad it is, a row
-// for each kind, words where there is room for them.
+// Events: kernel log lines, marks, alarms, restarts, findings. The shape shows the severity, each kind
+// has a row, and text is drawn if there is room.
 
 import {ground} from "./pieces.js";
 import {shortened} from "../words.js";
@@ -21,7 +21,7 @@ export function kindsOf(marks) {
   return [...worst.keys()].sort((one, other) => (worst.get(other) || 0) - (worst.get(one) || 0) || one.localeCompare(other));
 }
 
-/** A diamond is critical, a triangle a warning, a dot worth knowing: the shape tells it without a colour.
+/** A diamond is critical, a triangle a warning, a dot information: readable without colours.
  *  @param {CanvasRenderingContext2D} pen @param {number} x @param {number} y @param {number} rank */
 export function glyph(pen, x, y, rank) {
   pen.beginPath();
@@ -87,7 +87,7 @@ function drawRow(pen, box, lane, marks, y, x) {
       pen.fillRect(at, y - 4, to - at, 8);
       pen.globalAlpha = 1;
     }
-    // Where many fall onto one another only the first and whatever is worse is drawn.
+    // If many overlap, only the first and worse ones are drawn.
     if (at - drawn < 3 && rank <= worst) continue;
     glyph(pen, at, y, rank);
     drawn = at;
@@ -102,7 +102,7 @@ function drawRow(pen, box, lane, marks, y, x) {
     const right = Math.min(next - entry.at - 22, edge - entry.at - 12), left = entry.at - 12 - free;
     const { text } = entry.mark, wide = pen.measureText(text).width, letter = Math.max(wide / Math.max(text.length, 1), 5), wanted = Math.min(wide, 460);
     free = entry.at + 9;
-    // At the right, else at the left where that shows more of it.
+    // At the right, or at the left if that shows more of it.
     if (right < wanted && left > right && left >= 42) {
       pen.textAlign = "right";
       pen.fillText(shortened(text, Math.floor(Math.min(left, 460) / letter)), entry.at - 9, y + 0.5);

@@ -1,7 +1,7 @@
 // @ts-check
-// A lane's picture, drawn once for a span somewhat wider than the view. A frame only moves it: along
-// for a pan, stretched for a zoom, until it is drawn anew when things come to rest. The browser's
-// compositor does the moving, so that a frame costs the page hardly more than saying where.
+// A lane's picture, drawn once for a span somewhat wider than the view. A frame only moves it: shifted
+// for a pan, stretched for a zoom, until it is redrawn when the view rests. The browser's compositor
+// moves it, so a frame costs the page hardly anything.
 
 /** @typedef {{start: number, end: number, width: number, height: number, ratio: number}} Box */
 
@@ -22,7 +22,7 @@ export class LanePicture {
     this.stale = true;
   }
 
-  /** How badly it wants to be drawn anew: 0 not at all, 1 when there is time, 2 now.
+  /** How urgently it must be redrawn: 0 not at all, 1 when there is time, 2 now.
    *  @param {import("../axis.js").Span} view @param {number} width @param {number} height @param {boolean} moving */
   urgency(view, width, height, moving) {
     if (!this.perSecond || this.height !== height) return 3;
@@ -53,7 +53,7 @@ export class LanePicture {
     draw(this.pen, { start: this.start, end: this.end, width: wide, height, ratio });
   }
 
-  /** Where the view is. At the scale it was drawn in it lies on whole pixels: what is at rest is exact.
+  /** Moves it to the view. At its own scale it lies on whole pixels: at rest it is exact.
    *  @param {import("../axis.js").Span} view @param {number} width @param {number} ratio */
   place(view, width, ratio) {
     const perSecond = width / (view.end - view.start), stretch = perSecond / this.perSecond;

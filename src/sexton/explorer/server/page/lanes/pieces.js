@@ -1,6 +1,6 @@
 // @ts-check
-// What the drawers share: the ground a lane is drawn on. Not recorded is hatched, on its way is
-// plain, outside of the recording is dimmed; none of them looks like zero.
+// What all drawers share: the background of a lane. Not recorded is hatched, loading is plain, outside
+// the recording is dimmed; none of them looks like zero.
 
 import {levelFor} from "../data/tiles.js";
 import {hatchOf} from "../theme.js";

@@ -1,11 +1,12 @@
 // @ts-check
-// What the crosshair reads, beside the lanes. Drawn: thirty texts that change with every frame would
-// have the browser lay out and paint the page each time. Once it rests they are written down as text.
+// The values at the crosshair, beside the lanes. They are drawn on a canvas: thirty texts that change
+// with every frame would make the browser lay out and paint the page each time. At rest they are
+// written as text.
 
 import {byId} from "../words.js";
 
 const LEFT = 24, EDGE = 9, HEAD = 22, TITLE = 15, ROW_OF = 14, AT_REST = 120;
-/** Narrower than this the names beside the lanes leave little room; the colours of the series stay in sight. */
+/** Below this width there is little room beside the names; the colours of the series stay visible. */
 const NARROW = 150, SWATCH = 13;
 const LARGE = '600 11.5px system-ui, "DejaVu Sans", sans-serif', SMALL = '600 10px system-ui, "DejaVu Sans", sans-serif';
 
@@ -22,7 +23,7 @@ export class ReadingSheet {
     this.isEmpty = true;
   }
 
-  /** Where the lanes are; reads the layout, so only when that has changed.
+  /** Measures where the lanes are; reads the layout, so call it only after that has changed.
    *  @param {Iterable<import("./lane_item.js").LaneItem>} items @param {number} wide @param {number} tall @param {number} ratio */
   place(items, wide, tall, ratio) {
     for (const item of items) this.tops.set(item.id, item.root.offsetTop);

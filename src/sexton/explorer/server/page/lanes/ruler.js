@@ -1,5 +1,5 @@
 // @ts-check
-// The clock above the lanes, and the whole recording above the clock.
+// The time axis above the lanes, and the overview of the whole recording above it.
 
 import {byId, clockText, dayText, fromToText, spanText, zoneText} from "../words.js";
 import {ticksOf, timeToX} from "../axis.js";
@@ -52,7 +52,7 @@ export function drawRuler(state, width, look) {
   pen.fillText(text, x + 4, 14);
 }
 
-/** What is visible, in words. On a canvas: a text that changes with every frame would have the whole page painted anew.
+/** The visible span as text. On a canvas: text that changes with every frame would repaint the whole page.
  *  @param {import("../axis.js").Span} view @param {import("../theme.js").Look} look */
 export function drawVisible(view, look) {
   const pen = sized(byId("visibleCanvas"), SPAN_WIDTH, SPAN_HEIGHT);
@@ -67,7 +67,7 @@ export function visibleText(view) {
   return `${fromToText(view.start, view.end)} ${zoneText()} · ${spanText(view.end - view.start)}`;
 }
 
-/** Of the cores that were sampled, in percent. @param {import("../data/tiles.js").Strip} strip @param {number} channel @param {number} column */
+/** The mean over the sampled cores, in percent. @param {import("../data/tiles.js").Strip} strip @param {number} channel @param {number} column */
 function meanOfCores(strip, channel, column) {
   let sum = 0, cores = 0;
   for (let row = 0; row < strip.names.length; row++) {
@@ -79,7 +79,7 @@ function meanOfCores(strip, channel, column) {
   return cores ? sum / cores / 2 : NaN;
 }
 
-/** The whole recording in one line: the machine's average, what was bad, what is missing. */
+/** The whole recording in one line: the machine's average, warnings, gaps. */
 export class Overview {
   /** @param {import("../data/tiles.js").TileCache} tiles @param {import("../data/source.js").RecordingAbout} recording */
   constructor(tiles, recording) {
@@ -89,11 +89,11 @@ export class Overview {
     /** @type {any[]} */ this.marks = [];
     this.dirty = true;
     this.choose(recording.lanes);
-    /** Without the frame around what is visible, which moves. */
+    /** Everything except the frame around the visible span, which moves. */
     this.ground = document.createElement("canvas");
   }
 
-  /** Of the machine, if that is there by now. @param {import("../data/source.js").LaneAbout[]} lanes */
+  /** Chooses the lane to draw: the machine's average if there is one. @param {import("../data/source.js").LaneAbout[]} lanes */
   choose(lanes) {
     const lines = lanes.filter((lane) => lane.kind === "lines");
     this.about = lines.find((lane) => (lane.series || []).some((name) => name.startsWith("system"))) || lines[0] || lanes.find((lane) => lane.kind === "heat") || null;

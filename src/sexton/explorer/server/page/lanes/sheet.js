@@ -1,8 +1,8 @@
 // @ts-check
-// Steps, pixel by pixel. A line that only goes up, down and along needs no path: a browser without a
-// graphics card takes several milliseconds to stroke one of a thousand steps, and a frame has sixteen.
+// Step lines drawn pixel by pixel. A line that is only horizontal and vertical needs no path: a browser
+// without a graphics card takes several milliseconds to stroke a thousand steps, and a frame has sixteen.
 
-/** Pixels that are drawn on directly; one sheet is enough, for its picture is taken at once. */
+/** Pixels that are drawn on directly; one sheet is enough, since it is copied at once. */
 class Sheet {
   constructor() {
     this.canvas = document.createElement("canvas");
@@ -22,7 +22,7 @@ class Sheet {
     this.canvas.height = tall;
   }
 
-  /** A run of one column of pixels, whose ends may lie within a pixel; over what is there already.
+  /** Draws a run in one column of pixels; its ends may lie within a pixel.
    *  @param {number} x @param {number} top @param {number} foot @param {number[]} colour @param {number} strength */
   run(x, top, foot, colour, strength) {
     const { data } = this.image, [red, green, blue] = colour, last = Math.min(foot, this.tall);
@@ -42,7 +42,7 @@ class Sheet {
 
 const sheet = new Sheet();
 
-/** @param {number} wide @param {number} tall @returns {Sheet} empty: nothing on it hides what it is laid upon */
+/** @param {number} wide @param {number} tall @returns {Sheet} empty and transparent */
 export function sheetFor(wide, tall) {
   sheet.clear(Math.max(wide, 1), Math.max(tall, 1));
   return sheet;
@@ -58,7 +58,7 @@ export function columnsUnder(tile, first, last, time) {
   return { first, under };
 }
 
-/** Where any series was recorded. @param {Sheet} on @param {import("../data/tiles.js").Tile} tile @param {Columns} columns @param {string} paper "#rrggbb" */
+/** Fills the columns in which any series was recorded. @param {Sheet} on @param {import("../data/tiles.js").Tile} tile @param {Columns} columns @param {string} paper "#rrggbb" */
 export function fillRecorded(on, tile, { first, under }, paper) {
   const { strip, offset } = tile, { mean } = strip.planes, colour = parseInt(paper.slice(1), 16);
   const value = (255 << 24 | (colour & 255) << 16 | (colour >> 8 & 255) << 8 | colour >> 16) >>> 0;
@@ -85,7 +85,7 @@ export function shadeSeries(on, tile, series, { first, under }, colour, y) {
   }
 }
 
-/** The line itself: along at each mean, up and down between them. @param {Sheet} on @param {import("../data/tiles.js").Tile} tile @param {number} series
+/** The line: horizontal at each mean, vertical between them. @param {Sheet} on @param {import("../data/tiles.js").Tile} tile @param {number} series
  *  @param {Columns} columns @param {{colour: number[], y: (value: number) => number, thick: number, before: number | undefined}} how
  *  @returns {number} its height at the end, for the tile that follows */
 export function stepSeries(on, tile, series, { first, under }, { colour, y, thick, before }) {
@@ -95,7 +95,7 @@ export function stepSeries(on, tile, series, { first, under }, { colour, y, thic
     let top = last, foot = last;
     for (let index = at ? Math.min(under[at - 1] + 1, under[at]) : under[at]; index <= under[at]; index++) {
       last = y(mean[base + index]);
-      // Comparisons with nothing recorded are false: such a column neither begins nor joins a line.
+      // Comparisons with NaN are false: a column without data neither begins nor joins a line.
       if (!(top <= last)) top = last;
       if (!(foot >= last)) foot = last;
     }

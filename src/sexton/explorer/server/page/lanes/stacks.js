@@ -1,6 +1,6 @@
 // @ts-check
-// Samples within the second: seconds across, 20 ms up (FlameScope's picture); below one second the
-// 20 ms columns themselves.
+// Samples within each second, as in FlameScope: a column per second, a row per 20 ms; zoomed in below a
+// second, a column per 20 ms.
 
 import {drawPieces, laneLevel} from "./pieces.js";
 import {roundUp} from "./lines.js";
@@ -9,15 +9,15 @@ import {ticksOf, timeToX} from "../axis.js";
 import {clockText, dayText, numberText, withUnit} from "../words.js";
 
 const NO_SAMPLES = 65535, AXIS = 15, SCALE_WIDE = 64, SCALE_TALL = 7;
-/** What is read beside the lane. */
+/** The readings beside the lane. */
 export const STACK_VALUES = ["in a second", "busiest 20 ms"];
 
-/** Pixels of the rows, without the clock below them. @param {number} height of the lane */
+/** Pixels of the rows, without the time axis below them. @param {number} height of the lane */
 export function stackHeight(height) {
   return height - 2 - AXIS;
 }
 
-/** What the busiest cells of a strip have, but for a few outliers, which must not pale the rest.
+/** The value of the busiest cells of a strip, without a few outliers that would make the rest pale.
  *  @param {import("../data/tiles.js").Strip} strip @param {string} plane */
 function fullOf(strip, plane) {
   if (strip.most[plane]) return strip.most[plane];
@@ -39,7 +39,7 @@ function fullOf(strip, plane) {
   return most;
 }
 
-/** The value of full colour: one for all that is drawn, else two columns of one colour were two numbers.
+/** The value with full colour, one for the whole picture, so that equal colours are equal numbers.
  *  @param {import("./pieces.js").LaneView} lane @param {import("./picture.js").Box} box */
 function fullFor(lane, box) {
   const level = laneLevel(lane, (box.end - box.start) / box.width);
@@ -53,7 +53,7 @@ function fullFor(lane, box) {
 function stacksBitmap(tile, lane) {
   const { plane, look, top: full } = lane, key = plane + look.name + full, found = tile.bitmaps.get(key);
   if (found) return found;
-  // The scale changes from step to step: what was drawn by another is not kept for long.
+  // The scale changes with the view: bitmaps of other scales are not kept for long.
   if (tile.bitmaps.size > 3) tile.bitmaps.clear();
   const { strip, offset } = tile, cells = strip.planes[plane];
   const rows = Math.max(Math.round(cells.length / strip.columns), 1);
@@ -113,7 +113,7 @@ export const stacksDrawer = {
   },
 };
 
-/** The clock below the rows. @param {CanvasRenderingContext2D} pen @param {import("./picture.js").Box} box @param {import("./pieces.js").LaneView} lane */
+/** The time axis below the rows. @param {CanvasRenderingContext2D} pen @param {import("./picture.js").Box} box @param {import("./pieces.js").LaneView} lane */
 function drawClock(pen, box, lane) {
   const { step, times } = ticksOf(box, box.width), top = box.height - AXIS;
   pen.fillStyle = lane.look.card;
@@ -127,7 +127,7 @@ function drawClock(pen, box, lane) {
   }
 }
 
-/** Ground under what is written over the colours. @param {CanvasRenderingContext2D} pen @param {import("./pieces.js").LaneView} lane
+/** A background for text over the colours. @param {CanvasRenderingContext2D} pen @param {import("./pieces.js").LaneView} lane
  *  @param {number} left @param {number} right @param {number} [top] */
 function plate(pen, lane, left, right, top = 1) {
   pen.fillStyle = lane.look.paper;
@@ -136,7 +136,7 @@ function plate(pen, lane, left, right, top = 1) {
   pen.globalAlpha = 1;
 }
 
-/** Where in the second a row is, at the left, and what a colour counts, at the right.
+/** The time within the second at the left, and the colour scale at the right.
  *  @param {CanvasRenderingContext2D} pen @param {{width: number, height: number, lane: import("./pieces.js").LaneView}} item
  *  @param {(text: string, x: number, y: number) => void} label */
 export function drawStackAxes(pen, { width, height, lane }, label) {

@@ -9,7 +9,7 @@ import {COLOURS} from "../colours.js";
 
 const FLAME_ROW = 17, LETTER = 6.7, LEAST = 0.4;
 
-/** `start` is a time, in the order of time. @typedef {{name: string, kind: string, parent: number, depth: number, end: number, samples: number, before: number, own: number, module: string, q: number | null, x: number, width: number, start?: number}} FlameBox */
+/** `start` is a time, only in the order of time. @typedef {{name: string, kind: string, parent: number, depth: number, end: number, samples: number, before: number, own: number, module: string, q: number | null, x: number, width: number, start?: number}} FlameBox */
 
 /** The server's kinds, as one letter. @param {any} kind */
 function kindLetter(kind) {
@@ -69,8 +69,8 @@ export class FlameGraph {
     this.wake = wake;
     this.tell = tell;
     this.pick = pick;
-    /** @type {any} what the boxes are made of */ this.reply = null;
-    /** How they are arranged, one of `FLAME_VIEWS`. */ this.view = "name";
+    /** @type {any} the document the boxes are made of */ this.reply = null;
+    /** The arrangement, one of `FLAME_VIEWS`. */ this.view = "name";
     /** The function of the sandwich. */ this.of = "";
     /** All samples, of the span and of the baseline. */ this.total = { samples: 1, before: 1 };
     /** The uppermost row, of callers. */ this.highest = 0;
@@ -86,8 +86,8 @@ export class FlameGraph {
     this.deepest = 0;
     this.width = 0;
     this.dirty = true;
-    /** Names that were searched for. @type {Set<string> | null} */ this.hits = null;
-    /** What the last search was, and what it said. @type {[string, boolean, FlameBox[], string]} */ this.searched = ["", false, this.boxes, ""];
+    /** Names that match the search. @type {Set<string> | null} */ this.hits = null;
+    /** The last search and its result. @type {[string, boolean, FlameBox[], string]} */ this.searched = ["", false, this.boxes, ""];
     this.coreSeconds = 0;
     this.listen();
   }
@@ -119,7 +119,7 @@ export class FlameGraph {
     this.boxes = this.view === "heavy" ? heaviestFirst(boxes) : this.view === "sandwich" ? sandwichOf(boxes, this.of) : boxes;
     this.compared = Boolean(reply.nodes.before);
     this.total = { samples: Math.max(reply.all ?? boxes[0]?.samples ?? 0, 1), before: Math.max(reply.all_before ?? boxes[0]?.before ?? 0, 1) };
-    // Stacks that are too narrow to be drawn have the function in them as well.
+    // Stacks that are too narrow to draw contain the function as well.
     if (this.view === "sandwich" && this.boxes.length && reply.all !== undefined) Object.assign(this.boxes[0], { samples: reply.total, before: reply.before ?? 0 });
     this.coreSeconds = reply.core_seconds || 0;
     this.sides = reply.sides || ["baseline", ""];
@@ -269,7 +269,7 @@ export class FlameGraph {
   colour(box, at, look) {
     if (!this.compared) return at === 0 && this.view !== "sandwich" ? changeColour(look, 0) : frameColour(look, box.kind, box.name);
     const share = box.samples / this.total.samples, earlier = box.before / this.total.before;
-    // What may be chance is pale where it is large, and has no hue where it is small.
+    // A change that may be chance is pale if it is large, and has no hue if it is small.
     const change = share - earlier, sure = box.q !== null && box.q <= 0.05;
     return changeColour(look, sure || Math.abs(change) >= COLOURS.large ? change : 0, sure);
   }
@@ -305,7 +305,7 @@ export class FlameGraph {
     return at;
   }
 
-  /** The box a row further down, or up: the parent, or the widest child. @param {number} at @param {number} way 1 or -1 @returns {number} */
+  /** The box one row down or up: the parent, or the widest child. @param {number} at @param {number} way 1 or -1 @returns {number} */
   step(at, way) {
     if (this.boxes[at].depth * way < 0) return Math.max(this.boxes[at].parent, 0);
     let best = -1;

@@ -1,17 +1,17 @@
 // @ts-check
-// The boxes of a flame graph in another arrangement: the heaviest first, or one function between
-// those that called it and those that it called.
+// The boxes of a flame graph in another arrangement: heaviest first, or one function between its
+// callers and callees.
 
 /** @typedef {import("./flame.js").FlameBox} FlameBox */
 /** @typedef {{box: FlameBox, below: Map<string, MergedBox>}} MergedBox */
 
-/** Of a difference both sides count. @param {FlameBox[]} boxes @returns {(box: FlameBox) => number} */
+/** In a difference both sides count. @param {FlameBox[]} boxes @returns {(box: FlameBox) => number} */
 function weightOf(boxes) {
   const after = Math.max(boxes[0].samples, 1), before = Math.max(boxes[0].before, 1);
   return (box) => box.samples / after + box.before / before;
 }
 
-/** The same boxes, of siblings the heaviest at the left. @param {FlameBox[]} boxes in pre-order @returns {FlameBox[]} */
+/** The same boxes, the heaviest sibling at the left. @param {FlameBox[]} boxes in pre-order @returns {FlameBox[]} */
 export function heaviestFirst(boxes) {
   if (!boxes.length) return boxes;
   const weight = weightOf(boxes);
@@ -22,13 +22,13 @@ export function heaviestFirst(boxes) {
   while (todo.length) {
     const [at, parent] = /** @type {[number, number]} */ (todo.pop()), here = made.length;
     made.push({ ...boxes[at], parent, end: here + boxes[at].end - at });
-    // The last that is put here is the first that is taken.
+    // A stack: the last one pushed is taken first.
     for (const child of children[at].sort((one, other) => weight(boxes[one]) - weight(boxes[other]) || other - one)) todo.push([child, here]);
   }
   return made;
 }
 
-/** A function that calls itself counts once: only the outermost of its boxes. @param {FlameBox[]} boxes in pre-order @param {string} name @returns {number[]} */
+/** The outermost boxes of a function: a recursive call counts once. @param {FlameBox[]} boxes in pre-order @param {string} name @returns {number[]} */
 export function outermostOf(boxes, name) {
   const found = [];
   for (let at = 1; at < boxes.length; at++) if (boxes[at].name === name) { found.push(at); at = boxes[at].end - 1; }
@@ -36,7 +36,7 @@ export function outermostOf(boxes, name) {
 }
 
 /** The function is the root, its callers have depths below zero, its callees above. @param {FlameBox[]} boxes in pre-order @param {string} name
- *  @returns {FlameBox[]} none where no box has that name */
+ *  @returns {FlameBox[]} empty if no box has that name */
 export function sandwichOf(boxes, name) {
   const found = outermostOf(boxes, name);
   if (!found.length) return [];
@@ -63,7 +63,7 @@ function addTo(sum, box) {
   sum.samples += box.samples;
   sum.before += box.before;
   sum.own += box.own;
-  sum.q = null; // of the sum nothing was tested
+  sum.q = null; // the sum was not tested
 }
 
 /** @param {Map<string, MergedBox>} among @param {FlameBox} box @returns {MergedBox} */

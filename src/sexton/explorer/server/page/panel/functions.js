@@ -1,10 +1,10 @@
 // @ts-check
-// The functions of a span as a table that can be searched; a click shows callers and callees of one.
+// The functions of a span as a searchable table; a click shows callers and callees of one.
 
 import {byId, countText, element, numberText, percentText} from "../words.js";
 import {searchNames} from "../search.js";
 
-/** Rows on the page; all that are known are searched. */
+/** Rows on the page; all rows are searched. */
 const MOST_LISTED = 200;
 const COLUMNS = [["function", ""], ["self samples (share)", "n"], ["", ""], ["total samples (share)", "n"]];
 
@@ -16,7 +16,7 @@ export class FunctionList {
     this.leftOut = 0;
     /** Samples of the span. */ this.all = 1;
     this.body = element("tbody");
-    /** What is listed, so that it is not made twice. */ this.listed = "";
+    /** What is listed, to avoid making it twice. */ this.listed = "";
   }
 
   /** @param {any} reply */

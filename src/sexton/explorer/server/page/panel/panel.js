@@ -75,7 +75,7 @@ export class SpanPanel {
     window.requestAnimationFrame(() => { box.scrollTop = this.flame.flipped ? box.scrollHeight : 0; });
   }
 
-  /** A set of cores is an option only while it is chosen. @param {string | null} core */
+  /** A set of cores is an option only while it is selected. @param {string | null} core */
   showCore(core) {
     const list = byId("byCore");
     for (const option of [...list.options]) if (option.dataset.set) option.remove();
@@ -88,7 +88,7 @@ export class SpanPanel {
     list.value = core ?? "";
   }
 
-  /** The state, onto the page; requests what is missing. */
+  /** Applies the state to the page; requests missing data. */
   update() {
     const { state } = this, shown = state.panel && state.select !== null, panel = byId("panel");
     panel.hidden = !shown;
@@ -143,7 +143,7 @@ export class SpanPanel {
     return query;
   }
 
-  /** What a request is known by. */
+  /** Identifies a request. */
   key() {
     return this.state.select ? this.state.tab + JSON.stringify(this.query()) : "";
   }
@@ -207,7 +207,7 @@ export class SpanPanel {
     this.bare(isSandwich ? !this.flame.boxes.length : !reply.total && !reply.before);
     this.flame.canvas.setAttribute("aria-label", `flame graph, ${words.join(", ")}; use arrow keys to move, or the functions tab for a table`);
     this.search();
-    // Stacks of one function do not name all.
+    // The stacks of one function do not have all names.
     if (reply.all === undefined) this.offerNames(reply);
   }
 
@@ -242,7 +242,7 @@ export class SpanPanel {
 
   // Arrangements of the flame graph.
 
-  /** As far as the source has the order of samples. @returns {string} */
+  /** The arrangement; "time" only if the source has the order of samples. @returns {string} */
   get view() {
     const { flameView } = this.state;
     return flameView === "time" && !this.source.inOrder ? "name" : flameView;
@@ -259,7 +259,7 @@ export class SpanPanel {
     this.state.set({ panel: true, tab: "flame", flameView: "sandwich", of: name });
   }
 
-  /** Of the box that is pointed at. @returns {boolean} is there one? */
+  /** Shows callers and callees of the box at the pointer. @returns {boolean} is there one? */
   sandwichHere() {
     const { boxes, cursor, focus } = this.flame, at = cursor > 0 ? cursor : focus;
     if (this.state.tab !== "flame" || at <= 0) return false;
@@ -281,7 +281,7 @@ export class SpanPanel {
     this.flame.arrange(false);
   }
 
-  /** Without a name the function with most samples of its own. @param {any} reply @returns {boolean} was there one to choose? */
+  /** Without a name, chooses the function with the most self samples. @param {any} reply @returns {boolean} was there one? */
   chooseFunction(reply) {
     if (this.view !== "sandwich" || this.state.of) return false;
     const [name] = namesByOwn(boxesOf(reply));
@@ -289,7 +289,7 @@ export class SpanPanel {
     return Boolean(name);
   }
 
-  /** What the function in the middle has, and where it is in sight. @returns {string} */
+  /** Describes the function in the middle, and scrolls to it. @returns {string} */
   sandwichWords() {
     const { of } = this.state, [root] = this.flame.boxes, box = byId("flameBox");
     window.requestAnimationFrame(() => { box.scrollTop = Math.max(this.flame.rowY(0) - box.clientHeight / 2, 0); });
@@ -307,7 +307,7 @@ function offer(list, names) {
   }));
 }
 
-/** Functions by their own samples, tasks and the root left out. @param {import("./flame.js").FlameBox[]} boxes @returns {string[]} */
+/** Functions by self samples, without tasks and the root. @param {import("./flame.js").FlameBox[]} boxes @returns {string[]} */
 function namesByOwn(boxes) {
   /** @type {Map<string, number>} */ const own = new Map();
   boxes.forEach((box, at) => { if (at > 0 && box.kind !== "t") own.set(box.name, (own.get(box.name) || 0) + box.own); });

@@ -1,13 +1,15 @@
 // @ts-check
-// The guided tour: a card at the side that says what is seen, and a view for each step.
-// What it says is data (`sexton.tour/1`); all of it is inserted as text.
+// The guided tour: a card that describes each step, and a view for each step. The steps are data
+// (`sexton.tour/1`); all of it is inserted as text.
+
+import {element} from "../words.js";
 
 /**
  * @typedef {{what: string, here: string, normal: string, source: string,
  *   numbers?: [number, number]}} TourFact
  * @typedef {{from?: number, to?: number, open?: string[], select?: [number, number] | null,
  *   focus?: string | null, link?: number | null, flame?: boolean, grain?: number | null,
- *   plane?: string, tall?: string[], core?: string | null}} TourView
+ *   plane?: string, tall?: string[], core?: string | number | null}} TourView
  * @typedef {{id: string, number: number, title: string, text: string[], next: string,
  *   facts: TourFact[], columns?: string[], view: TourView}} TourStep
  * @typedef {{schema: string, title: string, recording: string, steps: TourStep[],
@@ -21,7 +23,7 @@
  * @returns {{go: (index: number) => void, close: () => void, open: () => void}}
  */
 export function startTour(tour, show) {
-  const card = tourElement("aside", "tour");
+  const card = element("aside", "tour");
   card.id = "tour";
   card.setAttribute("role", "region");
   card.setAttribute("aria-labelledby", "tour-title");
@@ -29,23 +31,23 @@ export function startTour(tour, show) {
   again.id = "tour-again";
   again.hidden = true;
 
-  const place = tourElement("p", "tour-place");
-  const title = tourElement("h2", "tour-title");
+  const place = element("p", "tour-place");
+  const title = element("h2", "tour-title");
   title.id = "tour-title";
   title.tabIndex = -1;
-  // One region that is read as a whole: who listens hears a step as who looks sees it.
-  const words = tourElement("div", "tour-words");
+  // One live region, so that a screen reader reads a step as a whole.
+  const words = element("div", "tour-words");
   words.setAttribute("aria-live", "polite");
   words.setAttribute("aria-atomic", "true");
-  const body = tourElement("div", "tour-body");
+  const body = element("div", "tour-body");
   words.append(place, title, body);
   const back = tourButton("←", "Previous step");
   const onward = tourButton("→", "Next step");
   onward.className = "tour-next";
   const stop = tourButton("Esc", "End the tour");
-  const dots = tourElement("span", "tour-dots");
+  const dots = element("span", "tour-dots");
   dots.setAttribute("aria-hidden", "true");
-  const row = tourElement("div", "tour-keys");
+  const row = element("div", "tour-keys");
   row.append(back, dots, onward, stop);
   card.append(words, row);
   document.body.append(again, card);
@@ -67,18 +69,15 @@ export function startTour(tour, show) {
     onward.setAttribute("aria-label", at === tour.steps.length - 1 ? "End the tour" : "Next step");
     words.scrollTop = 0;
     document.body.dataset.tourStep = step.id;
-    measure(); // before the chain looks for room for what is lit
+    measure(); // before the chain scrolls to its current link
     show(step.view);
     document.querySelector("#chainBody [aria-current]")?.scrollIntoView({ block: "nearest" });
     document.dispatchEvent(new CustomEvent("tourstep", { detail: { index: at, id: step.id } }));
   }
 
   function next() {
-    if (at === tour.steps.length - 1) {
-      close();
-    } else {
-      go(at + 1);
-    }
+    if (at === tour.steps.length - 1) close();
+    else go(at + 1);
   }
 
   function close() {
@@ -88,9 +87,7 @@ export function startTour(tour, show) {
     document.body.classList.remove("touring");
     delete document.body.dataset.tourStep;
     show({ ...tour.steps[at].view, ...tour.after });
-    if (inside) {
-      again.focus();
-    }
+    if (inside) again.focus();
   }
 
   function open() {
@@ -108,18 +105,11 @@ export function startTour(tour, show) {
   window.addEventListener(
     "keydown",
     (event) => {
-      if (card.hidden || !tourKeyIsOurs(event, card)) {
-        return;
-      }
-      if (event.key === "ArrowRight") {
-        next();
-      } else if (event.key === "ArrowLeft") {
-        go(at - 1);
-      } else if (event.key === "Escape") {
-        close();
-      } else {
-        return;
-      }
+      if (card.hidden || !tourKeyIsOurs(event, card)) return;
+      if (event.key === "ArrowRight") next();
+      else if (event.key === "ArrowLeft") go(at - 1);
+      else if (event.key === "Escape") close();
+      else return;
       event.preventDefault();
       event.stopPropagation();
     },
@@ -130,17 +120,12 @@ export function startTour(tour, show) {
 }
 
 /**
- * A lane, a list or a field that has the focus keeps its own arrows; and arrows with Shift are never the tour's.
+ * A focused lane, list or field keeps its arrow keys; keys with modifiers are never the tour's.
  * @param {KeyboardEvent} event
  * @param {HTMLElement} card
  */
 function tourKeyIsOurs(event, card) {
-  if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) {
-    return false;
-  }
-  if (document.querySelector("dialog[open]") !== null) {
-    return false;
-  }
+  if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey || document.querySelector("dialog[open]") !== null) return false;
   const focused = document.activeElement;
   return focused === null || focused === document.body || card.contains(focused);
 }
@@ -148,78 +133,50 @@ function tourKeyIsOurs(event, card) {
 /** @param {TourStep} step */
 function tourWords(step) {
   /** @type {HTMLElement[]} */
-  const parts = step.text.map((text) => {
-    const line = tourElement("p", "");
-    line.textContent = tourKept(text);
-    return line;
-  });
+  const parts = step.text.map((text) => element("p", "", tourKept(text)));
   if (step.facts.length > 0) {
     parts.push(step.columns === undefined ? tourFacts(step.facts) : tourCompared(step.facts, step.columns));
   }
-  if (step.next !== "") {
-    const line = tourElement("p", "tour-hint");
-    line.textContent = step.next;
-    parts.push(line);
-  }
+  if (step.next !== "") parts.push(element("p", "tour-hint", step.next));
   return parts;
 }
 
-/**
- * A number stays beside its unit.
- * @param {string} text
- */
+/** No line break between a number and its unit. @param {string} text */
 function tourKept(text) {
   return text.replace(/(\d) (?=(?:s|ms|min|h|x|MiB)\b|%)/g, "$1\u00a0");
 }
 
-/**
- * A line for each: what, what it is here, and what is normal.
- * @param {TourFact[]} facts
- */
+/** A line per fact: its name, its value, and what is normal. @param {TourFact[]} facts */
 function tourFacts(facts) {
-  const list = tourElement("ul", "tour-facts");
+  const list = element("ul", "tour-facts");
   for (const fact of facts) {
-    const line = tourElement("li", "");
-    const here = tourElement("b", "");
-    here.textContent = tourKept(fact.here);
-    const normal = tourElement("span", fact.normal.length < 24 ? "tour-normal" : "");
-    normal.textContent = `· normal ${fact.normal}`;
-    line.append(`${fact.what}: `, here, " ", normal);
+    const line = element("li"), normal = element("span", fact.normal.length < 24 ? "tour-normal" : "", `· normal ${fact.normal}`);
+    line.append(`${fact.what}: `, element("b", "", tourKept(fact.here)), " ", normal);
     line.title = `read from ${fact.source}`;
     list.append(line);
   }
   return list;
 }
 
-/**
- * What was measured twice, as a table with bars.
- * @param {TourFact[]} facts
- * @param {string[]} headings
- */
+/** Measurements before and after, as a table with bars. @param {TourFact[]} facts @param {string[]} headings */
 function tourCompared(facts, headings) {
   const table = document.createElement("table");
   const head = table.createTHead().insertRow();
   for (const heading of headings) {
-    const cell = document.createElement("th");
-    cell.scope = "col";
-    cell.textContent = heading === "" ? "what" : heading;
+    const cell = element("th", "", heading || "what");
+    cell.setAttribute("scope", "col");
     head.append(cell);
   }
   const rows = table.createTBody();
   for (const fact of facts) {
     const line = rows.insertRow();
-    for (const text of [fact.what, fact.normal, fact.here]) {
-      line.insertCell().textContent = text;
-    }
+    for (const text of [fact.what, fact.normal, fact.here]) line.insertCell().textContent = text;
     line.insertCell().append(...(fact.numbers === undefined ? [] : [tourBars(fact.numbers)]));
   }
   return table;
 }
 
-/**
- * Before above, after below; their numbers stand beside them.
- * @param {[number, number]} numbers
- */
+/** Before above, after below; the numbers are in the other cells. @param {[number, number]} numbers */
 function tourBars(numbers) {
   const names = "http://www.w3.org/2000/svg";
   const bars = document.createElementNS(names, "svg");
@@ -236,16 +193,6 @@ function tourBars(numbers) {
     bars.append(bar);
   });
   return bars;
-}
-
-/**
- * @param {string} tag
- * @param {string} name
- */
-function tourElement(tag, name) {
-  const made = document.createElement(tag);
-  made.className = name;
-  return made;
 }
 
 /**
