@@ -106,7 +106,7 @@ def stretch_recorder(times: float = SLOWER) -> None:
 def decode_to_the_end(close_s: float = CLOSE_S) -> None:
     """A recorder's last stacks are decoded before it ends; on a node the next one does that."""
     from sexton.record import companions
-    from sexton.record.companion import Place
+    from sexton.record.companions import Place
     from sexton.record.decoding import Decoding, Pace
 
     class Patient(Decoding):

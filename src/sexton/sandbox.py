@@ -141,6 +141,15 @@ def confine(limits: Limits, quiet: bool = False) -> None:
     _in_force = limits
 
 
+def confine_child(memory_bytes: int, cpu_s: int) -> None:
+    """Confine a child of the recorder after it has imported large libraries: `memory_bytes` are
+    allowed beyond what those have reserved."""
+    with open("/proc/self/statm", "rb") as stream:
+        reserved = int(stream.read().split()[5]) * resource.getpagesize()
+    expendable()
+    confine(Limits(reserved + memory_bytes, cpu_s), quiet=True)
+
+
 def _share_one_heap() -> None:
     """Threads that read ahead would each have a heap of their own, and glibc keeps what is freed
     in one of them from the others: 40 MB of the 480 that twelve hours took."""

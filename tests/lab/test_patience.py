@@ -56,7 +56,7 @@ patience.stretch_recorder(3)
 from pathlib import Path
 from sexton.record import companions, ring_dump
 from sexton.record.budget import OVER_S, Budget, Spent
-from sexton.record.companion import Place
+from sexton.record.companions import Place
 from sexton.host.host import open_host
 (_, decoding) = companions.chosen(stacks=True, ring=False, ship=None)
 print(decoding(Place(open_host(), Path("/nonexistent"), "node", "boot", 1 << 30))._pace.close_s)

@@ -271,7 +271,7 @@ def test_whatever_lies_there_it_is_bounded_afterwards(data):
         pinned = sum(
             item.bytes
             for item in keeper._kept.values()
-            if any(p.holds(item) for p in pins_in(place)[0])
+            if any(p.holds(item.own) for p in pins_in(place)[0])
         )
         assert pinned <= most * PINNED_SHARE
         gone = before - set(kept(place))

@@ -60,10 +60,10 @@ def _drawn(
         return None, ("No charts: they need pyarrow, pip install 'sexton[recorder]'.",)
     if window is None:
         return _numbers(Path(args.recording), diagnosis)
-    from sexton.replay.window_recording import keep
+    from sexton.store.writer import write_window
 
     with tempfile.TemporaryDirectory(prefix="sexton-html-") as place:
-        keep(window, Path(place, "recording"))
+        write_window(window, Path(place, "recording"))
         return _numbers(Path(place, "recording"), diagnosis)
 
 

@@ -18,13 +18,12 @@ import fcntl
 import gc
 import json
 import os
-import resource
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sexton.errors import SextonError
-from sexton.sandbox import Limits, confine, expendable
+from sexton.sandbox import confine_child
 
 if TYPE_CHECKING:
     from sexton.model.profile import Profile
@@ -79,16 +78,10 @@ def _bound() -> None:
         allocator = ctypes.CDLL(None).mallopt
         allocator(_MMAP_THRESHOLD, _LARGE)
         allocator(_TRIM_THRESHOLD, _LARGE)
-    import numpy  # noqa: F401 - what libraries reserve is not what a file takes
+    import numpy  # noqa: F401 - what it reserves is not counted as the file's
 
-    # Containers' programs are read for their symbols: they are untrusted.
-    expendable()
-    confine(Limits(_reserved() + MEMORY_BYTES, _MOST_CPU_S), quiet=True)
-
-
-def _reserved() -> int:
-    with open("/proc/self/statm", "rb") as stream:
-        return int(stream.read().split()[5]) * resource.getpagesize()
+    # Programs of containers are read for their symbols: they are untrusted.
+    confine_child(MEMORY_BYTES, _MOST_CPU_S)
 
 
 def _say(words: str) -> None:

@@ -25,7 +25,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sexton.errors import SourceError
 from sexton.host.reader import text
@@ -34,12 +34,14 @@ from sexton.model.row import Row
 from sexton.model.rows.recorder import RecorderNote
 from sexton.model.text import count, printable
 from sexton.record.budget import exclude_child_cpu
-from sexton.record.companion import Place
 from sexton.record.decode_child import MEMORY_BYTES, Request
 from sexton.record.stacks import Closed, Rotation, closed_in
 from sexton.store.annex import annex_name, home_of
 from sexton.store.layout import ASIDE
 from sexton.store.pins import Pin
+
+if TYPE_CHECKING:
+    from sexton.record.companions import Place
 
 NICE = 19
 _CHILD_OPTIONS = ChildOptions(nice=NICE, private=True, keep_stderr=True, dies_with_parent=True)

@@ -48,7 +48,7 @@ from sexton.sources.bpf.program import VALUE_BYTES
 from sexton.sources.registry import Source
 from sexton.sources.tracefs.instance import BUFFER_KB, GRANT, detached, find_tracefs
 from sexton.sources.tracefs.ring import EVENTS, buffer_kb
-from sexton.store.layout import DIRECTORIES, is_locked
+from sexton.store.layout import DIRECTORIES, is_locked, lock_holder
 from sexton.store.retention import PINNED_SHARE, Limits
 from sexton.store.writer import SEGMENT_S
 
@@ -369,21 +369,13 @@ def why_not(host: Host, directory: Path) -> str:
         if os.path.lexists(path) and not os.access(path, needed, effective_ids=True):
             return f"{path}: {_refusal(path)}"
     if is_locked(directory):
-        return f"{directory}: {_holder(directory)} is recording here already"
+        return f"{directory}: {lock_holder(directory)} is recording here already"
     return ""
 
 
 def _refusal(path: Path) -> str:
     read_only = os.statvfs(path).f_flag & os.ST_RDONLY
     return "read-only file system" if read_only else "this user may not write there"
-
-
-def _holder(directory: Path) -> str:
-    try:
-        holder = (directory / "LOCK").read_bytes()[:32].decode("ascii", "replace").strip()
-    except OSError:
-        holder = ""
-    return f"process {holder}" if holder.isdecimal() else "another process"
 
 
 def _nearest(directory: Path) -> Path:

@@ -30,7 +30,7 @@ from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.record import budget as budgets
 from sexton.record.budget import Budget, Spent
-from sexton.record.companion import Companion, Guarded, Place, make_in_time
+from sexton.record.companions import Companion, Guarded, Place, make_in_time
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, EVERY_S, recorded_sources
 from sexton.record.sealing import ChildSealer

@@ -40,6 +40,7 @@ import re
 import struct
 import time
 from collections.abc import Container
+from pathlib import Path
 from typing import NamedTuple
 
 from sexton.errors import SourceDenied, SourceError
@@ -48,6 +49,7 @@ from sexton.host.reader import text
 from sexton.host.runner import ChildOptions, Running, start
 from sexton.record.budget import exclude_child_cpu
 from sexton.record.perf_child import clear_trials, end_leftovers, flags, last_words
+from sexton.store.layout import write_whole
 
 #: Not 19: with ten tasks running on two cores, perf then fell more than ten seconds behind its
 #: rotations, and would lose samples exactly when the node is in trouble.
@@ -384,13 +386,7 @@ def snapshot_kallsyms(host: Host, directory: str, boot_id: str) -> str:
     if _NAMED.search(symbols) is None:
         raise SourceDenied(KALLSYMS, "all addresses are zero: kernel.kptr_restrict", "as root")
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    aside = f"{path}.tmp"
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(gzip.compress(symbols, compresslevel=1, mtime=0))
-        file.flush()
-        os.fsync(descriptor)
-    os.rename(aside, path)
+    write_whole(Path(path), gzip.compress(symbols, compresslevel=1, mtime=0))
     return path
 
 

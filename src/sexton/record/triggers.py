@@ -34,6 +34,7 @@ from sexton.model.rows.softirq import SoftirqWait
 from sexton.model.text import printable, shorten
 from sexton.model.window import Batch
 from sexton.series.cores import CoreMeter, HeldSoFar
+from sexton.store.layout import stamp
 from sexton.store.pins import AFTER_S, BEFORE_S, Pin
 
 LONGEST_S = 600.0
@@ -205,16 +206,16 @@ class Pinning:
 
     def _new(self, raised: Raised) -> Pin:
         self._made += 1
-        moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        now_s = time.time()
         return Pin(
-            id=f"{moment}-{raised.kind}-{self._made}",
+            id=f"{stamp(now_s)}-{raised.kind}-{self._made}",
             kind=raised.kind,
             about=raised.about,
             detail=raised.detail,
             boot_id=self._boot_id,
             start_s=raised.mono_s - BEFORE_S,
             end_s=raised.mono_s + AFTER_S,
-            wall_s=time.time(),
+            wall_s=now_s,
         )
 
     def _remember(self, key: tuple[str, str], pin: Pin) -> None:

@@ -19,8 +19,13 @@ from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.rows.event import KernelEvent
 from sexton.model.text import printable
 from sexton.replay.segment_reader import Near, SegmentReader, inside
-from sexton.replay.signal_tables import TABLES, device_signals, table_signals
-from sexton.replay.signal_tasks import core_task_signals, task_signals
+from sexton.replay.signal_tables import (
+    TABLES,
+    core_task_signals,
+    device_signals,
+    table_signals,
+    task_signals,
+)
 from sexton.replay.span import Span
 from sexton.replay.span_reader import SpanReader
 from sexton.replay.stacks import function_signals

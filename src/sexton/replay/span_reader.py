@@ -37,7 +37,7 @@ from sexton.series.rates import GAP_S, longest_step
 from sexton.store.arrays import codes, known, numbers, values, whole
 from sexton.store.recording import Recording, Segment
 from sexton.store.runs import runs_of
-from sexton.store.schema import MONO, POSITION, fields_in, rows_of, texts_of
+from sexton.store.schema import MONO, POSITION, fields_in, grouped, rows_of, texts_of
 
 T = TypeVar("T")
 
@@ -383,24 +383,6 @@ def _batches(
     for mono_s, wall_s, follows in zip(*(time.tolist() for time in times), strict=True):
         start, end = places.get(mono_s, (0, 0))
         yield Batch(mono_s, wall_s, tuple(rows[start:end]), follows)
-
-
-def grouped(
-    kind: type[Row], found: pa.Table, chosen: Ints | None = None
-) -> tuple[dict[float, tuple[int, int]], list[list[Any]]]:
-    """By the time of each reading where its rows begin and end in the columns, which follow; each
-    reading in its own order. Values are made of the chosen rows only, of all where none are."""
-    if chosen is None:
-        chosen = np.arange(found.num_rows)
-    if not len(chosen):
-        return {}, []
-    mono, position = (numbers(found.column(name))[chosen] for name in (MONO, POSITION))
-    order = np.lexsort((position, mono))
-    mono = mono[order]
-    times, starts = np.unique(mono, return_index=True)
-    ends = [*starts[1:].tolist(), len(mono)]
-    places = dict(zip(times.tolist(), zip(starts.tolist(), ends, strict=True), strict=True))
-    return places, fields_in(kind, found, chosen[order])
 
 
 def _changed(
