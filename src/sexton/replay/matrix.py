@@ -1,8 +1,8 @@
-"""A stored table by thing and reading: Arrow's columns as numpy matrices.
+"""A stored table by thing and reading: Arrow columns as numpy matrices.
 
-In a sealed segment the rows of each thing stand together in the order of time, and a compacted hour
-has a few such pieces, one after the other. Where the same things were there at every reading of a
-piece, a column of it is a matrix as it lies; otherwise each value is put in its place.
+In a sealed segment the rows of each thing are together in time order, and a compacted hour has a
+few such pieces, one after the other. If the same things were present at every reading of a piece, a
+column of it is a matrix already; otherwise each value is copied to its place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sexton.store.schema import MONO
 F64 = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: An hour is kept in some pieces of time. With more of them things come and go.
+#: An hour has a few pieces. More mean that things come and go.
 _MOST_BLOCKS = 32
 
 
@@ -39,7 +39,7 @@ class Matrix(NamedTuple):
 def matrix(
     found: pa.Table, runs: Runs, names: Sequence[str], wanted: Wanted | None = None
 ) -> Matrix:
-    """A table by thing and reading; readings without a wanted thing are there too."""
+    """A table by thing and reading, including readings without a wanted thing."""
     mono = numbers(found.column(MONO))
     distinct = dict.fromkeys(key for key in runs.things if wanted is None or wanted(key))
     length = runs.lengths
@@ -60,14 +60,14 @@ def matrix(
 
 
 def _bound(things: int, moments: int, columns: int) -> None:
-    """A small file can hold things that were each read at other moments than all the rest."""
+    """Refuse a crafted file in which every thing was read at moments of its own."""
     if 8 * things * moments * max(columns, 1) > largest_read():
         raise StoreError(f"{things:,} things at {moments:,} moments, too large")
 
 
 class _Block(NamedTuple):
-    """Runs (neighbouring rows of one thing) that are all of the same readings: which, where each
-    starts, and whether they stand behind each other without a gap."""
+    """Runs (consecutive rows of one thing) of the same readings: which, where each starts, and
+    whether they are adjacent."""
 
     mono: F64
     runs: Ints
@@ -85,7 +85,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(mono: F64, starts: Ints, length: Ints) -> list[_Block] | None:
-    """The table as blocks, in the order of time; `None` where things come and go."""
+    """The table as blocks in time order; `None` if things come and go."""
     found: list[_Block] = []
     first = mono[starts]
     moments = np.unique(first)
@@ -108,13 +108,13 @@ def _blocks(mono: F64, starts: Ints, length: Ints) -> list[_Block] | None:
 
 
 def _twice(thing: Ints) -> bool:
-    """Is a thing that is wanted there twice?"""
+    """Whether a wanted thing occurs twice."""
     wanted = thing[thing >= 0]
     return len(np.unique(wanted)) < len(wanted)
 
 
 def _laid(column: F64, blocks: Sequence[_Block], what: tuple[int, Ints]) -> F64:
-    """A column's blocks side by side, each thing in its row; NaN where it was not there."""
+    """A column's blocks side by side, each thing in its row; NaN where it was not present."""
     number, thing = what
     every = np.arange(number)
     made: list[F64] = []
@@ -136,7 +136,7 @@ def _laid(column: F64, blocks: Sequence[_Block], what: tuple[int, Ints]) -> F64:
 def _one_by_one(
     found: pa.Table, names: Sequence[str], mono: F64, what: tuple[dict[Key, int], Ints]
 ) -> Matrix:
-    """Each value put in its place."""
+    """The same for any order of rows: each value is copied to its place."""
     rows, thing = what
     moments, at = np.unique(mono, return_inverse=True)
     _bound(len(rows), len(moments), len(names))
