@@ -23,7 +23,7 @@ from sexton.cli.main import command
 from sexton.host import runner
 from sexton.host.host import Host
 from sexton.record import sampler
-from sexton.sources.registry import Source
+from sexton.sources.registry import Source, enabled_sources
 from sexton.sources.systemd import units
 
 #: Set in the lab's virtual machine: there nobody else is hurt by a full memory, and all is slow.
@@ -52,7 +52,7 @@ def stretch(times: float = SLOWER) -> None:
         sources: Sequence[Source] | None = None,
         keep: sampler.Keep | None = None,
     ) -> None:
-        chosen = sampler.default_sources() if sources is None else sources
+        chosen = enabled_sources() if sources is None else sources
         patient = [replace(source, deadline_s=source.deadline_s * times) for source in chosen]
         seated(self, host, patient, keep)
 

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from sexton.errors import SourceError, SourceTimeout
 from sexton.host.host import Host
@@ -46,7 +46,7 @@ _MOST_PINNED = 50
 
 
 class Place(NamedTuple):
-    """What a companion needs to know of the recorder it is made for."""
+    """What a companion needs to know about its recorder."""
 
     host: Host
     directory: Path
@@ -56,10 +56,10 @@ class Place(NamedTuple):
 
 
 class Companion(Protocol):
-    """Something that lives beside the loop. None of its methods may block or raise.
+    """Something that runs beside the loop. None of its methods may block or raise.
 
     One that `outlasts` the recording is closed after the last segment was sealed. One that
-    `may_hang` in the kernel is called in a thread that can be left behind.
+    `may_hang` in the kernel is called in a thread that can be abandoned.
     """
 
     name: str
@@ -70,19 +70,19 @@ class Companion(Protocol):
         """Once a second; rows to record. `alarm`: one is active."""
 
     def alarmed(self, pin: Pin) -> None:
-        """An alarm was raised or goes on."""
+        """An alarm was raised or continues."""
 
     def cost(self) -> tuple[float, int]:
         """CPU seconds of its children so far, and their resident bytes."""
 
     def rest(self) -> None:
-        """It costs too much: stop until further notice."""
+        """Pause: it costs too much."""
 
     def wake(self) -> None:
-        """Go on."""
+        """Resume."""
 
     def close(self) -> None:
-        """Give back everything."""
+        """Release everything."""
 
     def status(self) -> dict[str, Any]:
         """For status.json."""
@@ -142,35 +142,28 @@ class Guarded:
             return otherwise
 
     def _in_time(self, function: Callable[[], T], otherwise: T) -> T:
-        """The same in the thread; nothing more is given to it while it hangs."""
+        """Call it in the thread; while that hangs, nothing more is called."""
         assert self._thread is not None
         if self._hung is not None and not self._hung.done.is_set():
             return otherwise
-        made: list[T] = []
-
-        def call() -> tuple[Row, ...]:
-            made.append(function())
-            return ()
-
-        self._hung = self._thread.call(self.name, call)
+        self._hung = self._thread.call(self.name, function)
         if not self._hung.done.wait(_MOST_S):
             raise TimeoutError(f"no answer in {_MOST_S:g} s")
         if self._hung.error is not None:
             raise self._hung.error
-        return made[0]
+        return cast("T", self._hung.result)
 
 
 def make_in_time(make: Callable[[Place], Companion], place: Place) -> Companion:
-    """Make one that may hang in the kernel; one that comes too late is closed again."""
+    """Create a companion that may hang in the kernel; one that comes too late is closed again."""
     worker = Worker()
-    made: list[Companion] = []
     late = threading.Event()
 
-    def build() -> tuple[Row, ...]:
-        made.append(make(place))
+    def build() -> Companion:
+        made = make(place)
         if late.is_set():
-            made[0].close()
-        return ()
+            made.close()
+        return made
 
     answer = worker.call("companion", build)
     if not answer.done.wait(_MOST_S):
@@ -180,7 +173,7 @@ def make_in_time(make: Callable[[Place], Companion], place: Place) -> Companion:
     worker.stop()
     if answer.error is not None:
         raise answer.error
-    return made[0]
+    return cast("Companion", answer.result)
 
 
 Made = Callable[[Place], Companion]
@@ -232,7 +225,7 @@ class Stacks:
         self._pinned = [*others[-_MOST_PINNED:], pin]
 
     def _spared(self) -> set[str]:
-        """Files of pinned minutes: retention decides about them, which knows pins."""
+        """Files of pinned minutes: retention, which knows the pins, deletes them."""
         return {
             os.path.basename(file.path)
             for file in self._stacks.closed()

@@ -1,8 +1,8 @@
 """The event ring, written to a file by a child process so that the recorder does not wait.
 
 ``python -m sexton.record.ring_dump INSTANCE OUT SINCE_NS`` reads a held instance core by core,
-merges them by time and writes Parquet (zstd) with a `TraceEvent`'s columns: aside, synced, renamed,
-0600. It holds some thousand events in memory at a time, whatever the size of the ring.
+merges them by time and writes Parquet (zstd) with a `TraceEvent`'s columns, under a temporary name
+until it is complete. It holds some thousand events in memory at a time, whatever the ring's size.
 
 The instance is usually reached through a detached mount, by a descriptor of the recorder:
 ``/proc/self/fd/7/instances/…``. The child inherits it under the same number, so the path works in
@@ -26,12 +26,12 @@ from sexton.store.layout import ASIDE, sync_directory, written_aside
 
 _BATCH = 16_384
 _PATIENCE_S = 120.0
-#: As the recorder's, not 19: on a busy node that would take too long, and the ring is paused.
+#: As the recorder, not 19: that would take too long on a busy node, while the ring is paused.
 _NICE = 10
 
 
 class DumpEnd(NamedTuple):
-    """How a dump ended: `path` is there if `reason` is empty."""
+    """How a dump ended: `path` exists if `reason` is empty."""
 
     path: str
     seconds: float
@@ -42,7 +42,7 @@ class Dumping:
     """A dump in progress; the ring is paused until it ends."""
 
     def __init__(self, ring: EventRing, path: str, seconds: float = 10.0) -> None:
-        """Hold the ring and begin; raises `SourceError` where no child can be started."""
+        """Hold the ring and start; raises `SourceError` if no child can be started."""
         self._ring = ring
         self._path = path
         self._began_s = time.monotonic()
@@ -61,7 +61,7 @@ class Dumping:
                 ring.release()
 
     def poll(self) -> DumpEnd | None:
-        """`None` while it works; once it is done, how it ended."""
+        """How it ended; `None` while it is running."""
         if self._child is None:
             return self._end
         status = self._child.status()
@@ -73,7 +73,7 @@ class Dumping:
         return None
 
     def close(self) -> None:
-        """Give it up, where it is not done yet."""
+        """Abort it if it is still running."""
         if self._child is not None:
             self._finish("given up")
 
@@ -90,7 +90,7 @@ class Dumping:
 
 
 def write_dump(instance: str, out: str, since_ns: int) -> int:
-    """Write the events of a held instance to `out`; how many."""
+    """Write the events of a held instance to `out`; returns how many."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

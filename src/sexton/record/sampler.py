@@ -7,7 +7,6 @@ misses its deadline, it is abandoned with the thread that waits for it, and the 
 
 from __future__ import annotations
 
-import functools
 import os
 import queue
 import threading
@@ -55,16 +54,11 @@ _PROMPT_S = 1.0
 _LOOK_AGAIN_S = 60.0
 
 
-def default_sources(*options: str) -> tuple[Source, ...]:
-    """All sources except opt-in ones whose option is not in `options`."""
-    return enabled_sources(*options)
-
-
 @dataclass(slots=True)
 class Answer:
     """The result of a call, and when it ended."""
 
-    rows: list[Row] = field(default_factory=list)
+    result: Any = None
     error: BaseException | None = None
     moment: tuple[float, float] = (0.0, 0.0)
     spent_s: float = 0.0
@@ -77,13 +71,13 @@ class Worker:
 
     def __init__(self) -> None:
         self._busy: tuple[Answer | None, float] = (None, 0.0)
-        self._calls: queue.SimpleQueue[tuple[str, Callable[[], Iterable[Row]], Answer] | None] = (
+        self._calls: queue.SimpleQueue[tuple[str, Callable[[], Any], Answer] | None] = (
             queue.SimpleQueue()
         )
         self._thread = threading.Thread(target=self._loop, name=_IDLE, daemon=True)
         self._thread.start()
 
-    def call(self, name: str, function: Callable[[], Iterable[Row]]) -> Answer:
+    def call(self, name: str, function: Callable[[], Any]) -> Answer:
         """Queue a call; while it runs the thread has its name, which says what hangs."""
         answer = Answer()
         self._calls.put((name, function, answer))
@@ -117,7 +111,7 @@ class Worker:
             self._busy = (answer, time.monotonic())
             began, cpu_began = time.perf_counter(), time.thread_time()
             try:
-                answer.rows.extend(function())
+                answer.result = function()
             except BaseException as error:  # noqa: BLE001 - the guard: counted and written down
                 answer.error = error
             answer.spent_s = time.perf_counter() - began
@@ -144,11 +138,6 @@ class _Seat:
     spent_s: float = 0.0
     cpu_s: float = 0.0
     rests: bool = False
-
-
-def _closed(reading: Reading) -> tuple[Row, ...]:
-    reading.close()
-    return ()
 
 
 def _place(error: BaseException) -> str:
@@ -188,7 +177,7 @@ class Sampler:
         self.host = host
         self._batches: dict[type[Row], list[Batch[Any]]] = defaultdict(list)
         self._give = keep or (lambda kind, batch: self._batches[kind].append(batch))
-        chosen = default_sources() if sources is None else sources
+        chosen = enabled_sources() if sources is None else sources
         self._seats = [_Seat(source, due_s=0.0) for source in chosen]
         self._worker = Worker()
         #: In a recorder, a second thread for slow sources, which are not waited for.
@@ -214,8 +203,8 @@ class Sampler:
         for seat in self._seats:
             if seat.reading is None or self._is_stuck(seat):
                 continue
-            # To remove a trace instance waits for all cores: closing may hang like reading.
-            closed = worker.call(seat.source.id, functools.partial(_closed, seat.reading))
+            # Removing a trace instance waits for all cores: closing may hang like reading.
+            closed = worker.call(seat.source.id, seat.reading.close)
             seat.reading = None
             if not closed.done.wait(max(end_s - time.monotonic(), _LEAST_PATIENCE_S)):
                 worker = worker.successor()
@@ -253,10 +242,8 @@ class Sampler:
         return self.window()
 
     def read_due(self, now: float, before_s: float = _NEVER_S) -> None:
-        """Read whatever is due by `now`; what will be read at `before_s` anyway may wait for that.
-
-        It may where less than half a period is left: a process table read twice within a second
-        costs as much as two seconds' worth of it and shows less.
+        """Read what is due by `now`, except what is read at `before_s` anyway, if that is less than
+        half a period away: a process table read twice within a second costs twice and shows less.
         """
         self._look_aside()
         due = []
@@ -306,9 +293,9 @@ class Sampler:
                 seat.rests, seat.due_s = False, time.monotonic()
 
     def forget(self, before_mono_s: float, events: Collection[type[Row]] = ()) -> None:
-        """Drop batches older than that, but the newest of each; for screens that run for hours.
+        """Drop batches older than that, except the newest of each; for screens that run for hours.
 
-        Of `events`, which are read once each, the last `_MOST_EVENTS` batches that hold any stay.
+        Of `events`, which are read once each, the last `_MOST_EVENTS` non-empty batches stay.
         """
         for kind, batches in self._batches.items():
             if kind in events:
@@ -357,14 +344,14 @@ class Sampler:
         """
         free = [seat for seat in seats if not self._is_stuck(seat)]
         for seat in free:
-            if not seat.taken:  # its answer is there, and an alarm wants the next one already
+            if not seat.taken:  # answered, and an alarm already wants the next reading
                 self._take(seat)
         slow = [seat for seat in free if self._aside and seat.source.deadline_s > _PROMPT_S]
         prompt = [seat for seat in free if seat not in slow]
         for seat in prompt:
             self._ask(seat, self._worker)
         self._await(prompt)
-        for seat in slow:  # now, so that the two threads do not wake each other all the time
+        for seat in slow:  # only now, so that the two threads do not keep waking each other
             assert self._aside is not None
             self._ask(seat, self._aside)
         for seat in prompt:
@@ -390,10 +377,10 @@ class Sampler:
         return self._is_stuck(seat) and seat.state != "timeout"
 
     def _ask(self, seat: _Seat, worker: Worker) -> None:
-        def collect() -> Iterable[Row]:
+        def collect() -> list[Row]:
             if seat.reading is None:
                 seat.reading = seat.source.open(self.host)
-            return seat.reading.collect()
+            return list(seat.reading.collect())
 
         if seat.state == "timeout":  # it answered since: try again
             seat.state = "absent"
@@ -417,7 +404,7 @@ class Sampler:
         seat.detail = f"no answer in {seat.source.deadline_s:g} s; abandoned"
 
     def _look_aside(self) -> None:
-        """Collect results of slow sources; abandon those that hang."""
+        """Take the results of slow sources; abandon those that hang."""
         for seat in self._seats:
             if seat.answer is None or seat.taken:
                 continue
@@ -447,14 +434,14 @@ class Sampler:
         seat.state, seat.detail = "ok", ""
         mono_s, wall_s = self.host.moment or answer.moment
         sorted_rows: dict[type[Row], list[Row]] = {kind: [] for kind in seat.source.rows}
-        for row in answer.rows:
+        for row in answer.result:
             sorted_rows[type(row)].append(row)
         for kind, items in sorted_rows.items():
             self._give(kind, Batch(mono_s, wall_s, tuple(items)))
 
 
 def _grant(seat: _Seat) -> str:
-    """What would give us the source: what its failure says, else what the source says of itself."""
+    """What would make the source readable: from its failure, else from the source itself."""
     if seat.state not in ("absent", "denied"):
         return ""
     if seat.state == "denied" and os.geteuid() == 0:  # a container's root: sudo would not help

@@ -114,7 +114,7 @@ class Triggers:
                 continue
             if batch.mono_s - row.mono_us / 1e6 > _FRESH_S:
                 continue
-            # Some lines of one reset name the interface, others only where it is plugged in.
+            # Some lines of one reset name the interface, others only its bus address.
             bus = str(row.fields.get("bus", ""))
             about = row.fields.get("nic") or self._nics.get(bus) or bus or row.fields.get("cpu")
             words = shorten(printable(row.message), _SHOWN)
@@ -136,7 +136,7 @@ class Triggers:
 
 
 def _kind(row: KernelEvent) -> str | None:
-    """The alarm that a line raises. A driver that found a queue starved may reset nothing."""
+    """The alarm that a line raises, if any. A driver that reports a starved queue may not reset."""
     if tells(row):
         return "nic_reset"
     if row.family == "nic_starved":

@@ -30,6 +30,7 @@ from sexton.store.layout import (
     segments_in,
     signed,
     table_bytes,
+    unused,
 )
 from sexton.store.pins import Spanned
 
@@ -118,13 +119,8 @@ def reach_of(segment: Path, own: Spanned) -> Reach:
 
 
 def free_name(segment: Path, raw: str) -> str:
-    """A name for the annex of a perf file that is not used in the segment yet."""
-    wanted = free = annex_name(raw)
-    number = 0
-    while os.path.lexists(segment / free):  # the wall clock was set back
-        number += 1
-        free = f"{wanted}.{number}"
-    return free
+    """A name for the annex of a perf file. It may be taken: the wall clock may be set back."""
+    return os.path.basename(unused(f"{segment}/{annex_name(raw)}"))
 
 
 def sealed_from(directory: Path, origin: Origin) -> Path | None:

@@ -207,6 +207,15 @@ def read_plain(path: Path, most: int, exactly: bool = False) -> bytes:
     return bytes(content)
 
 
+def unused(path: str) -> str:
+    """The path, or with ``.1``, ``.2``, … appended the first that does not exist."""
+    number, free = 0, path
+    while os.path.lexists(free):
+        number += 1
+        free = f"{path}.{number}"
+    return free
+
+
 def lock_holder(directory: Path) -> str:
     """Who is recording here, for messages: "process 17", or "another process" if unknown."""
     try:

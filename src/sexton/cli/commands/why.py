@@ -127,14 +127,15 @@ def _look_up(args: argparse.Namespace, said: str) -> None:
         names_of,
     )
     from sexton.host.host import open_host
-    from sexton.record.sampler import Sampler, default_sources
+    from sexton.record.sampler import Sampler
+    from sexton.sources.registry import enabled_sources
 
     if may_appear(said, args.stacks):
         return
     for tables in (QUICK_TABLES, NAME_TABLES):
         sources = [
             source
-            for source in default_sources()
+            for source in enabled_sources()
             if tables.intersection(source.rows) and not source.id.startswith("tracefs.")
         ]
         with Sampler(open_host(args.root), sources) as sampler:
