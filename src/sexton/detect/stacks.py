@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from sexton.detect.witness import remembered
-from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import ProcessCgroup
+from sexton.model.rows.trace import StackCount
 from sexton.model.window import Window
 
 #: A stack belongs to a whole second: so much earlier or later it still counts.

@@ -34,9 +34,8 @@ from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.counters import delta
 from sexton.model.row import table
-from sexton.model.rows.cpu import Interrupt
+from sexton.model.rows.cpu import Interrupt, ProbeCost, SoftirqWait
 from sexton.model.rows.net import NicQueue
-from sexton.model.rows.softirq import ProbeCost, SoftirqWait
 from sexton.model.window import SourceState
 from sexton.record import budget
 from sexton.record.destination import shown

@@ -38,7 +38,7 @@ _STATES: tuple[tuple[type[SourceError], str], ...] = (
     (SourceTimeout, "timeout"),
     (SourceSkipped, "skipped"),
 )
-#: Sources due within so many seconds are read now.
+#: Sources due within this many seconds are read now.
 _SLACK_S = 0.02
 _NEVER_S = 1e18
 _MOST_EVENTS = 500

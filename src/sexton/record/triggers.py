@@ -27,10 +27,9 @@ from sexton.detect.resets import tells
 from sexton.detect.waits import WAIT
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus
-from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes, SoftirqWait
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import Nic
-from sexton.model.rows.softirq import SoftirqWait
 from sexton.model.text import printable, shorten
 from sexton.model.window import Batch
 from sexton.series.cores import CoreMeter, HeldSoFar

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from sexton.errors import StoreError
 from sexton.model.aligned import F64, Signal
 from sexton.model.profile import I64, Bools, Frames, Heat, Kind, Profile, Tree
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.model.text import count, printable
 from sexton.model.window import Batch
 from sexton.profile.flame import outermost

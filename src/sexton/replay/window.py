@@ -24,12 +24,11 @@ from sexton.detect.registry import settings_in_force
 from sexton.errors import StoreError
 from sexton.model.row import Row, fields_of
 from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
-from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes, ProbeCost, SoftirqWait
 from sexton.model.rows.event import KernelEvent, KernelLog, ServiceEvent
 from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
-from sexton.model.rows.softirq import ProbeCost, SoftirqWait
-from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import Thread
+from sexton.model.rows.trace import StackCount
 from sexton.model.rows.unit import RestartMark
 from sexton.model.settings import differences
 from sexton.model.text import count

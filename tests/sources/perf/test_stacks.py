@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import SourceError
 from sexton.host.host import open_host
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.profile.perf import kallsyms
 from sexton.profile.perf.raw import KernelFacts, KernelSymbol
 from sexton.record.sampler import Sampler

@@ -208,7 +208,7 @@ def _next(why: Why, place: str, window: Window) -> Iterator[str]:
     import shlex
 
     from sexton.explain.moments import clock, day
-    from sexton.model.rows.stack import StackCount
+    from sexton.model.rows.trace import StackCount
 
     if not why.occasions.moments or not place.isprintable() or len(place) > 200:
         return

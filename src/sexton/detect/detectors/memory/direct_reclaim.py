@@ -44,7 +44,7 @@ from sexton.detect.stalls import HURTS, LASTS, SHORTAGE, biggest_processes
 from sexton.detect.stalls import stalled as stalled_runs
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.memory import Pressure, VmCounter
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
