@@ -137,8 +137,9 @@ class Window:
         Monotonic seconds. All that happened in between lies between the first and the last.
         """
         items = self.batches(kind) or ()
-        first = max(bisect_right(items, start, key=_mono) - 1, 0)
-        last = bisect_left(items, end, key=_mono)
+        mono = attrgetter("mono_s")
+        first = max(bisect_right(items, start, key=mono) - 1, 0)
+        last = bisect_left(items, end, key=mono)
         return items[first : last + 1]
 
     def columns(
@@ -314,10 +315,6 @@ def _across(clock: Pairs, moment: float) -> float:
         at -= 1
     here, there = clock[at] if clock else (moment, moment)
     return there + (moment - here)
-
-
-def _mono(batch: Batch[Any]) -> float:
-    return batch.mono_s
 
 
 def bounds_of(tables: Iterable[Sequence[Batch[Any]]]) -> Bounds:

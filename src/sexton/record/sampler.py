@@ -134,7 +134,6 @@ class _Seat:
     detail: str = "not read yet"
     grant: str | None = None
     reads: int = 0
-    failures: int = 0
     spent_s: float = 0.0
     cpu_s: float = 0.0
     rests: bool = False
@@ -418,7 +417,6 @@ class Sampler:
                 self._aside = self._aside.successor()
 
     def _failed(self, seat: _Seat, error: BaseException) -> None:
-        seat.failures += 1
         seat.grant = None
         if isinstance(error, SourceError):
             seat.grant = error.grant

@@ -113,7 +113,6 @@ class Shipper:
         self._boot_id = boot_id
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._resting = False
         self._busy_since: float | None = None
         self._notes: list[str] = []
         self._stuck_noted = False

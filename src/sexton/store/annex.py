@@ -146,7 +146,6 @@ class Home(NamedTuple):
     """
 
     path: Path | None
-    boot_id: str
     ahead_s: float
     waits: bool
 
@@ -169,9 +168,7 @@ def home_of(directory: Path, boot_id: str, span: tuple[float, float]) -> Home:
     growing = bool(segments_in(directory / "open"))
     coming = end - max(start, start if newest is None else newest)
     waits = growing and (best is None or coming > max(best[0], 0.0))
-    if best is None:
-        return Home(None, boot_id, 0.0, waits)
-    return Home(best[1], boot_id, best[2], waits)
+    return Home(None, 0.0, waits) if best is None else Home(best[1], best[2], waits)
 
 
 def boot_at(directory: Path, wall_s: float) -> str:

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
@@ -163,17 +164,6 @@ class _Writer(Protocol):
     def close(self) -> None: ...
 
 
-class _Parquet:
-    def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
-        self._writer = pq.ParquetWriter(stream, schema, compression="zstd")
-
-    def write(self, content: pa.Table) -> None:
-        self._writer.write_table(content)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
 class _Lines:
     def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
         self._stream = stream
@@ -208,7 +198,7 @@ class _Csv:
 
 
 _WRITERS: dict[str, Callable[[IO[bytes], pa.Schema], _Writer]] = {
-    "parquet": _Parquet,
+    "parquet": partial(pq.ParquetWriter, compression="zstd"),
     "jsonl": _Lines,
     "csv": _Csv,
 }
