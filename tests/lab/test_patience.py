@@ -34,7 +34,7 @@ from sexton.sources.systemd import units
 from sexton.record.sampler import Sampler
 def told():
     with Sampler(open_host()) as sampler:
-        seats = [seat.source.deadline_s for seat in sampler._seats]
+        seats = [seat.source.deadline_s for seat in sampler._slots]
     print(units.DEADLINE_S, *seats)
 told()
 stretch(100)

@@ -31,7 +31,7 @@ _FEW_CORES, _CORE_BYTES = 16, 3 << 19
 OVER_S = 60.0
 _CALM_S = 120.0
 _MOST_CALM_S = 1800.0
-_TOLD_AGAIN_S = 600.0
+_REPORT_AGAIN_S = 600.0
 #: What is paused first (0) and last (3); everything else is 1.
 _ORDER = {"perf.decode": 0, "ship": 0, "perf.stacks": 2, "bpf.softirq_wait": 3, "tracefs.ring": 3}
 #: Companions cannot be slowed.
@@ -91,7 +91,7 @@ class Budget:
         self._given_up: list[tuple[str, str]] = []
         self._changed_s = -OVER_S
         self._calm_since: float | None = None
-        self._noted_s = -_TOLD_AGAIN_S
+        self._noted_s = -_REPORT_AGAIN_S
         self._times_given_up: Counter[str] = Counter()
 
     @property
@@ -152,7 +152,7 @@ class Budget:
             self._times_given_up[heaviest] += 1
             self._changed_s = now
             return Verdict("rest", heaviest, why)
-        if now - self._noted_s < _TOLD_AGAIN_S:
+        if now - self._noted_s < _REPORT_AGAIN_S:
             return None
         self._noted_s = now
         return Verdict("report", "memory", why)

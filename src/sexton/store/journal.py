@@ -97,7 +97,7 @@ class OpenSegment:
         try:
             aside.mkdir(mode=0o700)
             self._journal = os.open(aside / JOURNAL, _NEW, 0o600)
-            self._vouch({"schema": SCHEMA, **header})
+            self._append_line({"schema": SCHEMA, **header})
             aside.rename(directory)
             sync_directory(directory.parent)
         except OSError:  # leave nothing half made: the next attempt uses the same name
@@ -122,7 +122,7 @@ class OpenSegment:
             current = [[*state[:5], state.requested] for state in states]
             if current != self._states:
                 line["states"] = current
-            self._vouch(line)
+            self._append_line(line)
         except OSError:
             self._rewind()
             raise
@@ -172,7 +172,7 @@ class OpenSegment:
             self._streams[name] = _Stream(self.directory / f"{name}{ROWS}")
         self._waiting[name] = self._waiting.get(name, b"") + block
 
-    def _vouch(self, line: dict[str, Any]) -> None:
+    def _append_line(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, separators=(",", ":")).encode()
         whole = b"%08x %s\n" % (zlib.crc32(text), text)
         write_all(self._journal, whole, self._journal_end)
@@ -189,7 +189,7 @@ class OpenSegment:
             os.ftruncate(self._journal, self._journal_end)
 
 
-class Unborn(StoreError):
+class EmptySegment(StoreError):
     """A segment without a complete flush: its recorder has just started it, or was killed then."""
 
 
@@ -220,7 +220,7 @@ def recover(directory: Path) -> Recovered:
         raise StoreError(f"{directory.name}: journal: {error.strerror}") from None
     lines, length = whole_lines(content)
     if b"\n" not in content and not has_rows(directory):
-        raise Unborn(f"{directory.name}: its journal was not begun")
+        raise EmptySegment(f"{directory.name}: its journal was not begun")
     if not lines:
         raise StoreError(f"{directory.name}: its journal has no whole line")
     header, flushes = lines[0], lines[1:]
@@ -251,7 +251,7 @@ def recover(directory: Path) -> Recovered:
     for name, parts in pieces.items():
         path = stream_path(directory, name)
         try:
-            good, bad = _vouched(path, parts)
+            good, bad = _intact(path, parts)
             rows = checked_table(name, read_stream(good, path.suffix))
             check_columns(name, rows.column_names)
             if name == READING:
@@ -336,7 +336,7 @@ def has_rows(directory: Path) -> bool:
     return False
 
 
-def _vouched(path: Path, parts: Sequence[tuple[int, int, int]]) -> tuple[list[bytes], int]:
+def _intact(path: Path, parts: Sequence[tuple[int, int, int]]) -> tuple[list[bytes], int]:
     """The intact flushes of a table's file, and how many are damaged."""
     if any(end < start for start, end, _ in parts):  # would read the same bytes again and again
         raise StoreError("its journal goes backwards")

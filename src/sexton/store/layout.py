@@ -91,13 +91,13 @@ def prepare(directory: Path) -> None:
     """Create a recording's directories with mode 0700; `StoreError` if another user could change
     one of them and so redirect what is written or deleted there."""
     try:
-        why = who_else(directory)  # before anything is created there
+        why = why_not_private(directory)  # before anything is created there
         for parent in [] if why else reversed(directory.parents):
             if not os.path.isdir(parent):  # `parents=True` would use the umask for them
                 parent.mkdir(mode=0o700, exist_ok=True)
         if not why:
             directory.mkdir(mode=0o700, exist_ok=True)
-            why = who_else(directory)
+            why = why_not_private(directory)
         for name in () if why else DIRECTORIES:
             place = directory / name
             place.mkdir(mode=0o700, exist_ok=True)
@@ -110,7 +110,7 @@ def prepare(directory: Path) -> None:
         raise StoreError(f"{directory}: {why}; record into a directory of your own")
 
 
-def who_else(place: str | os.PathLike[str]) -> str:
+def why_not_private(place: str | os.PathLike[str]) -> str:
     """Why another user could replace or write to a directory; empty if only we and root can.
 
     It must be ours and not writable by others. For root, so must every directory above it: the

@@ -23,7 +23,7 @@ from sexton.model.window import Batch, SourceState
 from sexton.store.annex import Annex, Reach, annex_names, annexes_of, own_reach, reach_of
 from sexton.store.arrays import coded as codes_of
 from sexton.store.arrays import numbers
-from sexton.store.journal import JOURNAL, READING, Recovered, Unborn, recover
+from sexton.store.journal import JOURNAL, READING, EmptySegment, Recovered, recover
 from sexton.store.layout import (
     ASIDE,
     MANIFEST,
@@ -90,7 +90,7 @@ class Segment:
             self.report(f"{unknown}: a table this version does not know, skipped")
         if self.manifest.get("start") is None:
             damaged = self.sealed or problems
-            raise (StoreError if damaged else Unborn)(f"{self.name}: holds no reading")
+            raise (StoreError if damaged else EmptySegment)(f"{self.name}: holds no reading")
         own = own_reach(self.manifest)
         self.start, self.end, self.boot_id = own.start, own.end, own.boot_id
 
@@ -338,7 +338,7 @@ class Recording:
             problems: list[str] = []
             try:
                 segment = Segment(path, name, problems)
-            except Unborn:
+            except EmptySegment:
                 continue
             except StoreError as error:
                 segment = None

@@ -79,7 +79,7 @@ class _Loose:
     in_use: bool
 
 
-class Keeper:
+class Retention:
     """Deletes what is over the limits; remembers segments, so that each is read only once."""
 
     def __init__(self, directory: Path, limits: Limits) -> None:

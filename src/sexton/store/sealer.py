@@ -63,7 +63,7 @@ class Sealer(Protocol):
         """Seal everything, and wait for it."""
 
 
-class HereSealer:
+class InProcessSealer:
     """Seals in this process, at once."""
 
     def __init__(self, directory: Path) -> None:

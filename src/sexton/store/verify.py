@@ -143,16 +143,16 @@ def _segments(directory: Path, place: str, found: Verified) -> list[Path]:
 
 def _sealed(path: Path, found: Verified) -> None:
     found.segments += 1
-    for entry in _vouched(path, f"segments/{path.name}", "segment", found):
+    for entry in _check_sealed(path, f"segments/{path.name}", "segment", found):
         place = f"segments/{path.name}/{entry.name}"
         if not is_annex(entry.name) or not entry.is_dir(follow_symlinks=False):
             _unexpected(found, entry.name, place)
             continue
-        for foreign in _vouched(Path(entry.path), place, "annex", found):
+        for foreign in _check_sealed(Path(entry.path), place, "annex", found):
             _unexpected(found, foreign.name, f"{place}/{foreign.name}")
 
 
-def _vouched(path: Path, place: str, kind: str, found: Verified) -> list[os.DirEntry[str]]:
+def _check_sealed(path: Path, place: str, kind: str, found: Verified) -> list[os.DirEntry[str]]:
     """Check what a manifest covers; returns the other entries of its directory."""
     listing = {entry.name: entry for entry in _entries(path, found)}
     plain = listing.pop(MANIFEST, None)
@@ -222,7 +222,7 @@ def _opened(path: Path, found: Verified) -> None:
         recovered = recover(path)
     except (OSError, StoreError) as error:
         if path.exists():
-            kind = TORN if _stillborn(path) else DAMAGED
+            kind = TORN if _has_no_header(path) else DAMAGED
             found.add(kind, place, _without(str(error), path.name))
         return
     lines, length = whole_lines(content)
@@ -264,7 +264,7 @@ def _tail(found: Verified, place: str, left: bytes, behind: int) -> None:
         found.add(TORN, place, detail)
 
 
-def _stillborn(path: Path) -> bool:
+def _has_no_header(path: Path) -> bool:
     """Whether the recorder ended before it had written the journal's first line."""
     try:
         return b"\n" not in read_plain(path / JOURNAL, MOST_JOURNAL)

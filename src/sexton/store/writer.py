@@ -28,8 +28,8 @@ from sexton.model.row import Row
 from sexton.model.window import Batch, SourceState, Window
 from sexton.store.journal import OpenSegment
 from sexton.store.layout import prepare, segment_name, segments_in
-from sexton.store.retention import Keeper, Limits
-from sexton.store.sealer import HereSealer, Outcome, Sealer
+from sexton.store.retention import Limits, Retention
+from sexton.store.sealer import InProcessSealer, Outcome, Sealer
 
 #: Starting the sealing process costs as much as sealing some minutes.
 SEGMENT_S = 600.0
@@ -84,15 +84,15 @@ class Writer:
         self.written = Written()
         self._header = dict(header)
         self._segment_s = segment_s
-        self._keeper = Keeper(directory, limits)
-        self._sealer: Sealer = HereSealer(directory) if sealer is None else sealer
+        self._retention = Retention(directory, limits)
+        self._sealer: Sealer = InProcessSealer(directory) if sealer is None else sealer
         self._boot_id = str(header.get("boot_id", ""))
         self._pending: dict[type[Row], list[Batch[Any]]] = defaultdict(list)
         self._flushes: queue.SimpleQueue[_Flush] = queue.SimpleQueue()
         self._backlog: deque[_Flush] = deque()
         self._open: OpenSegment | None = None
         self._opened_s = 0.0
-        self._told_refused = 0
+        self._noted_refused = 0
         #: Rows handed over and taken so far: each counter is written by one thread only.
         self._handed = self._taken = 0
         existing = [*segments_in(directory / "open"), *segments_in(directory / "segments")]
@@ -118,7 +118,7 @@ class Writer:
     def held_bytes(self) -> int:
         """Size of the recording on disk, as last counted."""
         opened = self._open  # the writer's thread may close it meanwhile
-        return self._keeper.bytes + (opened.bytes if opened is not None else 0)
+        return self._retention.bytes + (opened.bytes if opened is not None else 0)
 
     def _hand_over(self, states: Sequence[SourceState], last: bool) -> None:
         pending, self._pending = self._pending, defaultdict(list)
@@ -183,9 +183,9 @@ class Writer:
         """Values that fit no column, from a malformed source: noted the first time and at each
         doubling, since it may happen every second."""
         self.written.refused_rows += rows
-        if self.written.refused_rows >= max(1, 2 * self._told_refused):
-            self._told_refused = self.written.refused_rows
-            words = f"{self._told_refused:,} rows so far had values that do not fit their columns"
+        if self.written.refused_rows >= max(1, 2 * self._noted_refused):
+            self._noted_refused = self.written.refused_rows
+            words = f"{self._noted_refused:,} rows so far had values that do not fit their columns"
             self.written.notes.append(("lost", words))
 
     def _start(self, flush: _Flush) -> None:
@@ -217,7 +217,7 @@ class Writer:
 
     def _tidy(self, now: _Flush) -> None:
         open_bytes = self._open.bytes if self._open is not None else 0
-        for words in self._keeper.tidy(now.moment, self._boot_id, open_bytes):
+        for words in self._retention.tidy(now.moment, self._boot_id, open_bytes):
             self.written.notes.append(("disk", words))
 
     def _refused(self, error: OSError, now: _Flush) -> None:
@@ -227,7 +227,7 @@ class Writer:
             self.written.notes.append(("disk", f"cannot write: {words}"))
         self.written.problem = words
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            gone = self._keeper.drop_oldest()
+            gone = self._retention.drop_oldest()
             if gone:
                 self.written.notes.append(("disk", f"{words}: deleted {gone} to make room"))
             with contextlib.suppress(OSError):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sexton.errors import StoreError
 from sexton.model.text import printable
-from sexton.store.journal import JOURNAL, Unborn
+from sexton.store.journal import JOURNAL, EmptySegment
 from sexton.store.layout import current, is_locked, parse_name
 from sexton.store.recording import Recording, Segment
 
@@ -92,7 +92,7 @@ def _opened(path: Path, problems: list[str]) -> Segment | None:
     lines: list[str] = []
     try:
         return Segment(path, name, lines)
-    except Unborn:
+    except EmptySegment:
         return None
     except StoreError as error:
         problem = printable(str(error))
