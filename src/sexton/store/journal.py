@@ -330,9 +330,13 @@ def has_rows(directory: Path) -> bool:
     """Whether a table's file in an open segment has any bytes; links are not followed."""
     for suffix in (ROWS, ARROWS):
         for path in directory.glob(f"*{suffix}"):
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 if not path.is_symlink() and path.stat().st_size:
                     return True
+            except FileNotFoundError:
+                continue
+            except OSError:  # a failing disk: it may have some
+                return True
     return False
 
 
