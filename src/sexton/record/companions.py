@@ -105,7 +105,7 @@ class Guarded:
 
     def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
         nothing: Sequence[Row] = ()
-        found = list(self._ask(lambda: self.within.beat(now_s, alarm), nothing))
+        found = list(self._call(lambda: self.within.beat(now_s, alarm), nothing))
         if self.failures >= max(1, 2 * self._noted):
             self._noted = self.failures
             words = f"{self.name} failed {self.failures:,} times, now with {self._last}"
@@ -113,27 +113,27 @@ class Guarded:
         return found
 
     def alarmed(self, pin: Pin) -> None:
-        self._ask(lambda: self.within.alarmed(pin), None)
+        self._call(lambda: self.within.alarmed(pin), None)
 
     def cost(self) -> tuple[float, int]:
-        self._cost = self._ask(self.within.cost, self._cost)
+        self._cost = self._call(self.within.cost, self._cost)
         return self._cost
 
     def rest(self) -> None:
-        self._ask(self.within.rest, None)
+        self._call(self.within.rest, None)
 
     def wake(self) -> None:
-        self._ask(self.within.wake, None)
+        self._call(self.within.wake, None)
 
     def close(self) -> None:
-        self._ask(self.within.close, None)
+        self._call(self.within.close, None)
 
     def status(self) -> dict[str, Any]:
         nothing: dict[str, Any] = {}
-        status = self._ask(self.within.status, nothing)
+        status = self._call(self.within.status, nothing)
         return {**status, "failures": self.failures} if self.failures else status
 
-    def _ask(self, function: Callable[[], T], otherwise: T) -> T:
+    def _call(self, function: Callable[[], T], otherwise: T) -> T:
         try:
             return function() if self._thread is None else self._in_time(function, otherwise)
         except Exception as error:  # noqa: BLE001 - the guard: counted and recorded

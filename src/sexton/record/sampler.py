@@ -348,11 +348,11 @@ class Sampler:
         slow = [slot for slot in free if self._aside and slot.source.deadline_s > _PROMPT_S]
         prompt = [slot for slot in free if slot not in slow]
         for slot in prompt:
-            self._ask(slot, self._worker)
+            self._start(slot, self._worker)
         self._await(prompt)
         for slot in slow:  # only now, so that the two threads do not keep waking each other
             assert self._aside is not None
-            self._ask(slot, self._aside)
+            self._start(slot, self._aside)
         for slot in prompt:
             if not slot.taken and not self._is_stuck(slot):
                 self._take(slot)
@@ -375,7 +375,7 @@ class Sampler:
     def _is_waited_for(self, slot: _Slot) -> bool:
         return self._is_stuck(slot) and slot.state != "timeout"
 
-    def _ask(self, slot: _Slot, worker: Worker) -> None:
+    def _start(self, slot: _Slot, worker: Worker) -> None:
         def collect() -> list[Row]:
             if slot.reading is None:
                 slot.reading = slot.source.open(self.host)
