@@ -52,7 +52,7 @@ from sexton.profile.recorded import Stacks, annex_facts, annex_tables, read_prof
 from sexton.store.annex import Annex, write_annex
 from sexton.store.layout import segment_name
 from sexton.store.recording import Recording
-from sexton.store.schema import MONO, decode, encode, schema_of, tables
+from sexton.store.schema import MONO, encode, fields_in, rows_of, schema_of, tables
 from sexton.store.sealed import Contents, write_segment
 from sexton.store.verify import verify
 
@@ -219,7 +219,7 @@ def _own_lines(window: Window, recording: Recording) -> Window:
             kept_here = kept_rows(kind, found, Setting(*start))
             rows: dict[float, list[Row]] = {}
             moments = kept_here.column(MONO).to_pylist()
-            for moment, row in zip(moments, decode(kind, kept_here), strict=True):
+            for moment, row in zip(moments, rows_of(kind, fields_in(kind, kept_here)), strict=True):
                 rows.setdefault(moment, []).append(row)
             lines[kind] = [
                 replace(batch, rows=tuple(rows.get(batch.mono_s, ())))

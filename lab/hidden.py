@@ -16,7 +16,7 @@ from sexton.model.chain import Chain, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Rows, Severity, Verdict
 from sexton.model.row import Row, table
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.model.window import Batch, Bounds, SourceState, Window
 from sexton.store.schema import tables
 

@@ -23,7 +23,7 @@ from sexton.cli.main import command
 from sexton.host import runner
 from sexton.host.host import Host
 from sexton.record import sampler
-from sexton.sources.registry import Source
+from sexton.sources.registry import Source, enabled_sources
 from sexton.sources.systemd import units
 
 #: Set in the lab's virtual machine: there nobody else is hurt by a full memory, and all is slow.
@@ -52,7 +52,7 @@ def stretch(times: float = SLOWER) -> None:
         sources: Sequence[Source] | None = None,
         keep: sampler.Keep | None = None,
     ) -> None:
-        chosen = sampler.default_sources() if sources is None else sources
+        chosen = enabled_sources() if sources is None else sources
         patient = [replace(source, deadline_s=source.deadline_s * times) for source in chosen]
         seated(self, host, patient, keep)
 
@@ -106,7 +106,7 @@ def stretch_recorder(times: float = SLOWER) -> None:
 def decode_to_the_end(close_s: float = CLOSE_S) -> None:
     """A recorder's last stacks are decoded before it ends; on a node the next one does that."""
     from sexton.record import companions
-    from sexton.record.companion import Place
+    from sexton.record.companions import Place
     from sexton.record.decoding import Decoding, Pace
 
     class Patient(Decoding):

@@ -70,3 +70,10 @@ class CommandError(SextonError):
     def __init__(self, message: str, exit_code: int = 2) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def first_line(error: BaseException) -> str:
+    """An error in one line: Arrow's messages have several."""
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).split("\n")[0]

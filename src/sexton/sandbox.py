@@ -1,7 +1,7 @@
 """Limits for a process that parses untrusted input: recordings, archives, images, captures.
 
-How to use it. A command runs in a child process of its own (`sexton.cli.parent`), which ends with
-it. Before that child opens the first byte of it, it confines itself::
+How to use it. A command runs in a child process of its own (`sexton.cli.parent`). Before that child
+reads the first byte of the input, it confines itself::
 
     from sexton.sandbox import confine, limits_for
 
@@ -19,13 +19,13 @@ From then on
   anything it forks (seccomp, no new privileges). Files may be written: commands have outputs.
 
 A confined process that dies of a signal is one line and exit 2: `sexton.cli.parent` prints it.
-Nothing is undone, so `confine` only works in a process that declared itself expendable
-(`expendable`): a test that calls `main` stays as it is. Do this before Arrow or numpy is imported:
-the choice of the memory pool is read then. Where a kernel has no seccomp, the limits remain, and a
+It cannot be undone, so `confine` works only in a process that declared itself expendable
+(`expendable`): a test that calls `main` is not confined. Do this before Arrow or numpy is imported:
+the choice of the memory pool is read then. Without seccomp in the kernel the limits remain, and a
 line on standard error says so.
 
-Adding up file sizes and comparing counts with them before reading is still the reader's duty: a
-limit ends the command, a check skips one file.
+Readers still have to check sizes and counts before reading: a limit ends the command, a check skips
+one file.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _LEAST_BYTES, _MOST_BYTES = 500 << 20, 3 << 30
 _TIMES = 8
 #: CPU seconds: hostile input of 10 MB ends within a minute.
 _LEAST_S, _BYTES_A_SECOND = 45, 1 << 20
-#: A process that waits for a slow disk lives longer than it computes.
+#: Wall time allowed per CPU second: a process may wait for a slow disk.
 _LIFE = 10
 _MOST_FILES = 200_000
-#: What a process that is not confined reads at once, at most.
+#: How much a process that is not confined reads at once.
 _UNCONFINED_READ = 1 << 30
 
 #: Of mallopt(3).
@@ -104,13 +104,13 @@ def expendable() -> None:
 
 
 def in_force() -> Limits | None:
-    """The limits of this process; `None` where it is not confined."""
+    """The limits of this process; `None` if it is not confined."""
     return _in_force
 
 
 def limits_for(*paths: str | os.PathLike[str], growing: bool = False) -> Limits:
-    """Limits by the size of what is read. Holes in a file count as nothing. `growing`: it is being
-    written meanwhile, so its size now says nothing.
+    """Limits by the size of the input; holes in a file do not count. `growing`: it is still being
+    written, so its current size does not matter.
 
     >>> limits_for("/dev/null").memory_bytes >> 20
     500
@@ -121,8 +121,8 @@ def limits_for(*paths: str | os.PathLike[str], growing: bool = False) -> Limits:
 
 
 def confine(limits: Limits, quiet: bool = False) -> None:
-    """Confine this process for the rest of its life; nothing where it is not expendable, or is
-    confined already. `quiet`: it does not say that system calls cannot be filtered here."""
+    """Confine this process for the rest of its life. No effect if it is not expendable or already
+    confined. `quiet`: do not print that system calls cannot be filtered here."""
     global _in_force
     if not _expendable or _in_force is not None:
         return
@@ -141,9 +141,18 @@ def confine(limits: Limits, quiet: bool = False) -> None:
     _in_force = limits
 
 
+def confine_child(memory_bytes: int, cpu_s: int) -> None:
+    """Confine a child of the recorder after it has imported large libraries: `memory_bytes` are
+    allowed beyond what those have reserved."""
+    with open("/proc/self/statm", "rb") as stream:
+        reserved = int(stream.read().split()[5]) * resource.getpagesize()
+    expendable()
+    confine(Limits(reserved + memory_bytes, cpu_s), quiet=True)
+
+
 def _share_one_heap() -> None:
-    """Threads that read ahead would each have a heap of their own, and glibc keeps what is freed
-    in one of them from the others: 40 MB of the 480 that twelve hours took."""
+    """Use one malloc arena: glibc gives each thread its own and does not reuse memory freed in
+    another, which took 40 of 480 MB when reading twelve hours."""
     import ctypes  # numpy loads it too
 
     with contextlib.suppress(AttributeError):  # musl has one heap anyway
@@ -157,7 +166,7 @@ def largest_read() -> int:
 
 
 def cause_of_death(number: int) -> str:
-    """Why a process died of this signal, in words; empty if another process sent it."""
+    """Why a process died of this signal, for messages; empty if another process sent it."""
     words = {
         signal.SIGXCPU: "it exceeded the CPU time limit for its input",
         signal.SIGALRM: "it exceeded the time limit for its input",
@@ -208,7 +217,7 @@ def _files(path: str) -> Iterator[os.stat_result]:
 
 
 def _filter_calls() -> str:
-    """Install the filter in every thread of this process; why not, where that cannot be."""
+    """Install the filter in every thread of this process; returns why not, empty if it worked."""
     import ctypes  # slow to import, and most commands read no untrusted file
 
     class Program(ctypes.Structure):

@@ -176,8 +176,8 @@ def test_nothing_that_walks_is_read_and_nothing_is_left_behind(shell, tmp_path: 
 
 
 def _below(snapshot: Snapshot, top: str, names: tuple[str, ...]) -> list[str]:
-    contents = snapshot.files._contents  # type: ignore[attr-defined]
-    return [path for path in contents if path.startswith(top) and path.endswith(names)]
+    entries = snapshot.files._entries  # type: ignore[attr-defined]
+    return [path for path in entries if path.startswith(top) and path.endswith(names)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

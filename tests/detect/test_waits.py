@@ -8,7 +8,7 @@ import pytest
 
 from sexton.detect.waits import longest_wait, measured_waits, of_no_wait, watch
 from sexton.model.row import Row
-from sexton.model.rows.softirq import ProbeCost, SoftirqWait
+from sexton.model.rows.cpu import ProbeCost, SoftirqWait
 from sexton.model.window import Batch, Window
 from tests.support.windows import make_window
 

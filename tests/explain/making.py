@@ -7,7 +7,7 @@ from typing import Any
 
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.row import Row
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.model.window import Batch, Window
 
 EMPTY = Window({})

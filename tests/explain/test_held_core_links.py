@@ -19,7 +19,7 @@ from sexton.explain.links.network import realtime_hog_starves_napi
 from sexton.model.chain import Strength
 from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.cpu import SoftnetCpu
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.model.window import Batch, Window
 from tests.explain.making import EMPTY, by_kind, evidence, finding, stacks, window
 

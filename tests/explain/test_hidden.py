@@ -18,7 +18,7 @@ from sexton.model.rows.cpu import CoreTimes, SoftnetCpu
 from sexton.model.rows.memory import Pressure, VmCounter
 from sexton.model.rows.net import TcpCounters
 from sexton.model.rows.recorder import Mark
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.model.window import Batch, Window
 from tests.support.fixtures import FIXTURES
 from tests.support.incident import CORE, UPTIME_S, WALL_S, incident

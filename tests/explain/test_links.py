@@ -22,7 +22,7 @@ from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupStat, WalkCost
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import NicCounter
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.model.rows.unit import Unit
 from sexton.model.window import Batch, Window
 from sexton.reports.text.narrative import chain_title

@@ -13,8 +13,8 @@ from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupDir, OfflineMemcg
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import NetDevice
-from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import Process, Thread
+from sexton.model.rows.trace import StackCount
 from sexton.model.why import Subject
 from sexton.model.window import Batch, Window
 from tests.support.incident import incident

@@ -15,8 +15,8 @@ from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.node import Node
-from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import Process, Thread
+from sexton.model.rows.trace import StackCount
 from sexton.model.why import Subject, Why
 from sexton.model.window import Batch, Window
 from tests.support.fixtures import FIXTURES

@@ -31,10 +31,9 @@ from sexton.explorer.tiles.view import View
 from sexton.model.lane import COLUMNS, Marked, Strip
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus
-from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes, SoftirqWait
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import Nic
-from sexton.model.rows.softirq import SoftirqWait
 from sexton.model.rows.unit import Unit
 from sexton.model.text import seconds as duration
 from sexton.model.why import Subject

@@ -24,8 +24,8 @@ from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.row import Row
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.memory import Pressure, VmCounter
-from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import Process, ProcessCgroup, Thread
+from sexton.model.rows.trace import StackCount
 from sexton.model.window import Batch, Window
 from sexton.record.sampler import Sampler
 from sexton.replay import span

@@ -11,8 +11,8 @@ import pytest
 from sexton.detect.detectors.network.starved_napi import detect
 from sexton.host.host import open_host
 from sexton.model.finding import Severity, Verdict
+from sexton.model.rows.cpu import SoftirqWait
 from sexton.model.rows.net import Nic, NicQueue
-from sexton.model.rows.softirq import SoftirqWait
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import sources_of
 from tests.sources.bpf.hold import held_core

@@ -21,8 +21,8 @@ from sexton.model.rows.memory import VmCounter
 from sexton.model.rows.net import Nic
 from sexton.model.rows.node import Node
 from sexton.model.rows.recorder import RecorderCost
-from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import Process
+from sexton.model.rows.trace import StackCount
 from sexton.model.window import Batch
 from sexton.profile.heat import heat_of
 from sexton.sources.kmsg.catalogue import Recogniser

@@ -34,7 +34,7 @@ from sexton.sources.systemd import units
 from sexton.record.sampler import Sampler
 def told():
     with Sampler(open_host()) as sampler:
-        seats = [seat.source.deadline_s for seat in sampler._seats]
+        seats = [seat.source.deadline_s for seat in sampler._slots]
     print(units.DEADLINE_S, *seats)
 told()
 stretch(100)
@@ -56,7 +56,7 @@ patience.stretch_recorder(3)
 from pathlib import Path
 from sexton.record import companions, ring_dump
 from sexton.record.budget import OVER_S, Budget, Spent
-from sexton.record.companion import Place
+from sexton.record.companions import Place
 from sexton.host.host import open_host
 (_, decoding) = companions.chosen(stacks=True, ring=False, ship=None)
 print(decoding(Place(open_host(), Path("/nonexistent"), "node", "boot", 1 << 30))._pace.close_s)

@@ -11,7 +11,7 @@ from typing import Any
 
 from sexton.host.host import open_host
 from sexton.model.row import Row
-from sexton.record.companion import Companion
+from sexton.record.companions import Companion
 from sexton.record.recorder import Options, Recorder
 from sexton.sources.registry import Source
 from sexton.store.recording import Recording

@@ -19,8 +19,7 @@ from sexton.model.row import Row
 from sexton.model.rows.memory import VmCounter
 from sexton.model.rows.recorder import RecorderNote
 from sexton.model.rows.trace import RingState
-from sexton.record.companion import Companion, Place
-from sexton.record.companions import Ring, Stacks, chosen
+from sexton.record.companions import Companion, Place, Ring, Stacks, chosen
 from sexton.sources.tracefs import ring
 from sexton.store.layout import is_locked
 from sexton.store.pins import Pin, leave_mark, remark_now

@@ -17,7 +17,7 @@ from sexton.errors import SourceAbsent
 from sexton.host.host import open_host
 from sexton.record import decoding
 from sexton.record.budget import waited_children_s
-from sexton.record.companion import Place
+from sexton.record.companions import Place
 from sexton.record.decoding import Decoding, Pace
 from sexton.store.recording import Recording
 from sexton.store.verify import verify

@@ -13,7 +13,7 @@ from sexton.host.host import open_host
 from sexton.record import ring_dump
 from sexton.record.ring_dump import Dumping, write_dump
 from sexton.sources.tracefs.ring import EventRing, events
-from sexton.store.escaped import unescape
+from sexton.store.encoding import unescape
 from tests.kernel.conftest import until
 from tests.support.fixtures import kernels
 

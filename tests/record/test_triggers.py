@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from sexton.model.rows.cgroup import CgroupCensus
-from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes, SoftirqWait
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import Nic
-from sexton.model.rows.softirq import SoftirqWait
 from sexton.model.window import Batch
 from sexton.record.triggers import CALM_S, LONGEST_S, Pinning, Raised, Triggers
 

@@ -122,7 +122,7 @@ HOLDER = """
 import json, sys, time
 from pathlib import Path
 from sexton.record import decoding
-from sexton.record.companion import Place
+from sexton.record.companions import Place
 from sexton.host.host import open_host
 real = decoding.start
 def slow(argv, manners):

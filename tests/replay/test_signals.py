@@ -12,11 +12,10 @@ from sexton.explain.aligned import Plan
 from sexton.model.aligned import Signal
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
-from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes, SoftirqWait
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.memory import VmCounter
 from sexton.model.rows.net import NicCounter, TcpCounters
-from sexton.model.rows.softirq import SoftirqWait
 from sexton.model.rows.task import Process, Thread
 from sexton.model.rows.unit import Unit
 from sexton.model.window import Batch

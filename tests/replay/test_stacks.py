@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.synthetic import Plan, write
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.replay.span import Span, between, everything
 from sexton.replay.stacks import stacks_in
 from sexton.replay.window import window

@@ -30,7 +30,7 @@ from sexton.store.annex import (
 from sexton.store.export import export_recording
 from sexton.store.pieces import pieces_of
 from sexton.store.recording import Recording
-from sexton.store.retention import Keeper, Limits, size_of
+from sexton.store.retention import Limits, Retention, size_of
 from sexton.store.sealer import take_over
 from sexton.store.summary import summarise
 from sexton.store.verify import DAMAGED, FOREIGN, verify
@@ -105,7 +105,7 @@ def test_a_segment_counts_what_was_sealed_into_it(place: Path) -> None:
 def test_retention_sees_one_that_came_later_and_takes_it_with_its_segment(place: Path) -> None:
     segment = write_sealed(place, [simple(100.0)], 1)
     write_sealed(place, [simple(300.0)], 2)
-    keeper = Keeper(place, Limits(1e9, 1 << 30))
+    keeper = Retention(place, Limits(1e9, 1 << 30))
     keeper.tidy((310.0, WALL_S + 310.0), BOOT)
     before = keeper.bytes
     made = annex(segment, profile_of(samples()))

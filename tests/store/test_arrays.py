@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.store.arrays import coded, codes, floats, numbers, values, whole
-from sexton.store.escaped import escape, unescape
+from sexton.store.encoding import escape, unescape
 
 KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "int": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),

@@ -16,7 +16,7 @@ from sexton.store.export import export_recording
 from sexton.store.layout import replaced_in, segments_in
 from sexton.store.pins import Pin, add_pin
 from sexton.store.recording import Recording
-from sexton.store.retention import GRACE_S, Keeper, Limits, drop_replaced
+from sexton.store.retention import GRACE_S, Limits, Retention, drop_replaced
 from sexton.store.schema import tables
 from sexton.store.sealer import take_over
 from sexton.store.summary import summarise
@@ -168,7 +168,7 @@ def test_retention_deletes_replaced_segments_after_a_while_and_a_reader_reads_on
     opened = Recording(tmp_path)
     before = everything(tmp_path)
     compact(tmp_path, ALL, settled_s=None)
-    keeper = Keeper(tmp_path, ALL)
+    keeper = Retention(tmp_path, ALL)
     keeper.tidy((1.0, 1.0), BOOT)
     assert len(replaced_in(tmp_path / "segments")) == 30
     keeper.tidy((1.0 + GRACE_S, 1.0), BOOT)
@@ -191,7 +191,7 @@ def test_pins_age_and_copies_work_on_hours(tmp_path: Path) -> None:
     first, second = Recording(place).segments
     export_recording(Recording(place), tmp_path / "copy", [first], [pin])
     assert verify(tmp_path / "copy").whole
-    Keeper(place, Limits(600.0, 1 << 40)).tidy((START_S + 1e5, second.end[1] + 1e5), BOOT)
+    Retention(place, Limits(600.0, 1 << 40)).tidy((START_S + 1e5, second.end[1] + 1e5), BOOT)
     assert numbers(place) == [(1, 30)], "pinned"
 
 

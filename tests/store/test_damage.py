@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import StoreError
 from sexton.model.window import Batch
-from sexton.store import journal, sealed
+from sexton.store import encoding, journal, sealed
 from sexton.store.layout import MANIFEST
 from sexton.store.recording import Recording
 from sexton.store.schema import tables
@@ -247,7 +247,7 @@ def test_arrow_parses_nothing_that_no_checksum_vouched_for(
         assert any(content == known for _, known in good)
         return real(source, **how)
 
-    real, real_blocks = pq.ParquetFile, journal.blocks_in
+    real, real_blocks = pq.ParquetFile, encoding.blocks_in
     monkeypatch.setattr("sexton.store.schema.blocks_in", blocks)
     monkeypatch.setattr(sealed.pq, "ParquetFile", parquet)
     for directory, names in ((opened, FILES_OPEN), (whole, FILES_SEALED)):
@@ -265,7 +265,7 @@ def test_arrow_parses_nothing_that_no_checksum_vouched_for(
 
 def test_only_two_places_parse_arrow_and_both_look_at_the_checksum_first():
     """The guard above holds for these two; a third place would need its own."""
-    store = Path(journal.__file__).parent
+    store = Path(encoding.__file__).parent
     readers = (
         "open_stream(",
         "open_file(",
@@ -277,7 +277,8 @@ def test_only_two_places_parse_arrow_and_both_look_at_the_checksum_first():
     calls = {
         (path.name, reader)
         for path in (
-            store / name for name in ("journal.py", "schema.py", "sealed.py", "recording.py")
+            store / f"{name}.py"
+            for name in ("encoding", "journal", "schema", "sealed", "recording")
         )
         for reader in readers
         if reader in path.read_text()

@@ -15,7 +15,7 @@ import pytest
 from sexton.store.layout import Lock, is_locked, prepare, read_plain
 from sexton.store.pins import pins_in, take_marks
 from sexton.store.recording import Recording
-from sexton.store.retention import Keeper, Limits
+from sexton.store.retention import Limits, Retention
 from sexton.store.schema import tables
 from tests.support.recordings import BOOT, WALL_S, scratch, shown, simple, write_open, write_sealed
 
@@ -146,7 +146,7 @@ def test_a_segments_name_that_is_a_link_is_neither_read_nor_deleted_through(tmp_
     found = Recording(recording)
     assert found.segments == []
     assert found.problems == [f"segments/{link.name}: not a segment, skipped"]
-    assert Keeper(recording, Limits(0.0, 0)).tidy((1e9, 4e9), BOOT) == []
+    assert Retention(recording, Limits(0.0, 0)).tidy((1e9, 4e9), BOOT) == []
     assert link.is_symlink()
     assert len(list(whole.iterdir())) == 4
 
@@ -232,7 +232,7 @@ def test_a_stack_of_foreign_things_beside_the_segments_stops_no_retention(tmp_pa
     (tmp_path / "stacks" / "link").symlink_to(path)
     os.mkfifo(tmp_path / "rings" / "pipe")
     (tmp_path / "stacks" / "perf.data.1").write_bytes(b"x" * 9000)
-    Keeper(tmp_path, Limits(1e9, 0)).tidy((1.0, WALL_S), BOOT)
+    Retention(tmp_path, Limits(1e9, 0)).tidy((1.0, WALL_S), BOOT)
     assert sorted(os.listdir(tmp_path / "stacks")) == ["directory", "link"]
     assert os.listdir(tmp_path / "rings") == ["pipe"]
     assert path.read_text() == "kept"

@@ -14,7 +14,7 @@ from sexton.store.journal import OpenSegment
 from sexton.store.layout import ASIDE, Lock, prepare, segment_name, write_whole
 from sexton.store.pins import Pin, add_pin, pins_in
 from sexton.store.recording import Recording
-from sexton.store.retention import Keeper, Limits
+from sexton.store.retention import Limits, Retention
 from sexton.store.schema import tables
 from sexton.store.sealed import seal
 from sexton.store.sealer import take_over
@@ -197,7 +197,7 @@ def test_retention_makes_room_on_a_full_disk(disk: Path):
     for sequence in (1, 2, 3):
         write_sealed(disk, [{CORE: [cores(sequence * 10.0)]}], sequence)
     fill(disk)
-    keeper = Keeper(disk, Limits(1e9, 1 << 40))
+    keeper = Retention(disk, Limits(1e9, 1 << 40))
     assert keeper.drop_oldest().startswith("00000001")
     segment = opened(disk, 4)
     segment.flush({CORE: [cores(40.0)]}, STATES)
@@ -221,7 +221,7 @@ def test_a_disk_that_turns_read_only_costs_nothing_that_was_flushed(disk: Path):
         with pytest.raises(OSError, match="Read-only"):
             refused()
     assert any("Read-only" in note for note in take_over(disk))
-    keeper = Keeper(disk, Limits(0.0, 0))
+    keeper = Retention(disk, Limits(0.0, 0))
     keeper.tidy((1e6, 4e9), BOOT)
     keeper.drop_oldest()
     assert_reads(disk, [1, 2, 3, 100])

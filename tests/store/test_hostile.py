@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton import sandbox
-from sexton.store.journal import JOURNAL, MONO, POSITION, WALL
+from sexton.store.encoding import MONO, POSITION, WALL
+from sexton.store.journal import JOURNAL
 from sexton.store.recording import Recording
 from sexton.store.schema import encode, schema_of, tables
 from sexton.store.sealer import take_over

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sexton.store.layout import prepare, segments_in
 from sexton.store.pins import Pin, add_pin, drop_pin, pins_in
 from sexton.store.recording import Recording
-from sexton.store.retention import PINNED_SHARE, Keeper, Limits, size_of
+from sexton.store.retention import PINNED_SHARE, Limits, Retention, size_of
 from tests.support.annexes import annex, samples
 from tests.support.examples import examples
 from tests.support.profiles import profile_of
@@ -62,7 +62,7 @@ def held(directory: Path) -> int:
 
 def test_what_is_too_old_goes(tmp_path: Path):
     fill(tmp_path, 6)
-    keeper = Keeper(tmp_path, Limits(150.0, 1 << 40))
+    keeper = Retention(tmp_path, Limits(150.0, 1 << 40))
     assert keeper.tidy(at(6.5), BOOT) == []
     assert kept(tmp_path) == [4, 5, 6]
     assert keeper.bytes == sum(size_of(path) for path in (tmp_path / "segments").iterdir())
@@ -79,7 +79,7 @@ def test_a_wall_clock_that_jumps_deletes_nothing_of_this_boot(tmp_path: Path, ju
     fill(tmp_path, 4)
     (tmp_path / "segments" / "00000002-20231114T221320Z" / "manifest.json").write_text("damaged")
     path = loose(tmp_path / "stacks", "perf.data.1", 2)
-    keeper = Keeper(tmp_path, Limits(12 * HOUR, 1 << 40))
+    keeper = Retention(tmp_path, Limits(12 * HOUR, 1 << 40))
     assert keeper.tidy(at(5, jump_s), BOOT) == []
     assert kept(tmp_path) == [1, 2, 3, 4]
     assert path.exists()
@@ -88,7 +88,7 @@ def test_a_wall_clock_that_jumps_deletes_nothing_of_this_boot(tmp_path: Path, ju
 def test_segments_of_an_earlier_boot_age_by_the_wall(tmp_path: Path):
     fill(tmp_path, 2, OTHER_BOOT)
     fill(tmp_path, 2, BOOT, first=3)
-    keeper = Keeper(tmp_path, Limits(12 * HOUR, 1 << 40))
+    keeper = Retention(tmp_path, Limits(12 * HOUR, 1 << 40))
     keeper.tidy((300.0, WALL_S + 300.0), BOOT)
     assert kept(tmp_path) == [1, 2, 3, 4]
     keeper.tidy((300.0, WALL_S + 13 * HOUR), BOOT)
@@ -97,7 +97,7 @@ def test_segments_of_an_earlier_boot_age_by_the_wall(tmp_path: Path):
 
 def test_past_the_bytes_the_oldest_goes_by_sequence(tmp_path: Path):
     fill(tmp_path, 6)
-    keeper = Keeper(tmp_path, Limits(1e9, 3 * one(tmp_path)))
+    keeper = Retention(tmp_path, Limits(1e9, 3 * one(tmp_path)))
     keeper.tidy(at(7), BOOT)
     assert kept(tmp_path) == [4, 5, 6]
     keeper.tidy(at(7), BOOT, other_bytes=one(tmp_path))
@@ -107,7 +107,7 @@ def test_past_the_bytes_the_oldest_goes_by_sequence(tmp_path: Path):
 def test_pinned_segments_outlive_age_and_bytes(tmp_path: Path):
     fill(tmp_path, 6)
     add_pin(tmp_path, pin("a", 2))
-    keeper = Keeper(tmp_path, Limits(90.0, 3 * one(tmp_path)))
+    keeper = Retention(tmp_path, Limits(90.0, 3 * one(tmp_path)))
     assert keeper.tidy(at(100), BOOT) == []
     assert kept(tmp_path) == [2]
     assert [item.id for item in pins_in(tmp_path)[0]] == ["a"]
@@ -115,7 +115,7 @@ def test_pinned_segments_outlive_age_and_bytes(tmp_path: Path):
 
 def test_a_pin_holds_the_segment_that_has_the_stacks_of_its_minutes(tmp_path: Path):
     fill(tmp_path, 6)
-    keeper = Keeper(tmp_path, Limits(HOUR, 1 << 40))
+    keeper = Retention(tmp_path, Limits(HOUR, 1 << 40))
     add_pin(tmp_path, pin("noon", 2))
     keeper.tidy(at(6), BOOT)  # what it knows of the segments is from before the annex
     four = sorted((tmp_path / "segments").iterdir())[3]
@@ -127,7 +127,7 @@ def test_a_pin_holds_the_segment_that_has_the_stacks_of_its_minutes(tmp_path: Pa
 def test_a_pin_of_another_boot_holds_nothing_and_goes(tmp_path: Path):
     fill(tmp_path, 3)
     add_pin(tmp_path, pin("a", 2, OTHER_BOOT))
-    Keeper(tmp_path, Limits(30.0, 1 << 40)).tidy(at(100), BOOT)
+    Retention(tmp_path, Limits(30.0, 1 << 40)).tidy(at(100), BOOT)
     assert kept(tmp_path) == []
     assert pins_in(tmp_path) == ([], [])
 
@@ -135,7 +135,7 @@ def test_a_pin_of_another_boot_holds_nothing_and_goes(tmp_path: Path):
 def test_a_pin_of_minutes_that_are_not_sealed_yet_stays(tmp_path: Path):
     fill(tmp_path, 3)
     add_pin(tmp_path, pin("a", 9))
-    keeper = Keeper(tmp_path, Limits(600.0, 1 << 40))
+    keeper = Retention(tmp_path, Limits(600.0, 1 << 40))
     keeper.tidy(at(5), BOOT)
     assert [item.id for item in pins_in(tmp_path)[0]] == ["a"]
     keeper.tidy(at(100), BOOT)
@@ -147,7 +147,7 @@ def test_pins_past_their_share_give_way_the_oldest_first_and_that_is_told(tmp_pa
     for minute in range(1, 7):
         add_pin(tmp_path, pin(f"p{minute}", minute))
     most = 6 * one(tmp_path)
-    lines = Keeper(tmp_path, Limits(1e9, most)).tidy(at(9), BOOT)
+    lines = Retention(tmp_path, Limits(1e9, most)).tidy(at(9), BOOT)
     assert lines == [
         f"mark p{minute}: pinned minutes take more than their share" for minute in (1, 2, 3)
     ]
@@ -162,7 +162,7 @@ def test_a_pin_that_holds_nothing_yet_does_not_give_way(tmp_path: Path):
     add_pin(tmp_path, Pin(**{**asdict(late), "wall_s": 0.0}))  # by a clock that was wrong
     for minute in range(1, 5):
         add_pin(tmp_path, pin(f"p{minute}", minute))
-    lines = Keeper(tmp_path, Limits(1e9, 4 * one(tmp_path))).tidy(at(5), BOOT)
+    lines = Retention(tmp_path, Limits(1e9, 4 * one(tmp_path))).tidy(at(5), BOOT)
     assert [line.partition(":")[0] for line in lines] == ["mark p1", "mark p2"]
     assert {item.id for item in pins_in(tmp_path)[0]} == {"late", "p3", "p4"}
 
@@ -172,7 +172,7 @@ def test_pins_leave_room_for_other_bytes(tmp_path: Path):
     add_pin(tmp_path, pin("a", 1))
     add_pin(tmp_path, pin("b", 4))
     size = one(tmp_path)
-    lines = Keeper(tmp_path, Limits(1e9, 4 * size)).tidy(at(5), BOOT, other_bytes=3 * size)
+    lines = Retention(tmp_path, Limits(1e9, 4 * size)).tidy(at(5), BOOT, other_bytes=3 * size)
     assert len(lines) == 1
     assert kept(tmp_path) == [4]
 
@@ -183,19 +183,19 @@ def test_damaged_segments_age_out_and_make_room_like_the_others(tmp_path: Path):
         if name.name.startswith(("00000001", "00000003")):
             (name / "manifest.json").write_text("damaged")
             os.utime(name, (WALL_S + 60.0,) * 2)
-    keeper = Keeper(tmp_path, Limits(150.0, 1 << 40))
+    keeper = Retention(tmp_path, Limits(150.0, 1 << 40))
     keeper.tidy(at(4.6), BOOT)
     assert kept(tmp_path) == [3, 4]  # by the wall 3 is old enough; by its neighbour it is not
-    Keeper(tmp_path, Limits(1e9, one(tmp_path))).tidy(at(4.5), BOOT)
+    Retention(tmp_path, Limits(1e9, one(tmp_path))).tidy(at(4.5), BOOT)
     assert kept(tmp_path) == [4]
-    Keeper(tmp_path, Limits(10.0, 1 << 40)).tidy(at(99), BOOT)
+    Retention(tmp_path, Limits(10.0, 1 << 40)).tidy(at(99), BOOT)
     assert kept(tmp_path) == []
 
 
 def test_room_for_newest_minutes_is_made_by_the_oldest_unpinned(tmp_path: Path):
     fill(tmp_path, 3)
     add_pin(tmp_path, pin("a", 1))
-    keeper = Keeper(tmp_path, Limits(1e9, 1 << 40))
+    keeper = Retention(tmp_path, Limits(1e9, 1 << 40))
     assert keeper.drop_oldest().startswith("00000002")
     assert keeper.drop_oldest().startswith("00000003")
     assert keeper.drop_oldest() == ""
@@ -209,7 +209,7 @@ def test_stacks_and_rings_count_and_go_with_the_minutes_they_are_of(tmp_path: Pa
         loose(tmp_path / "stacks", f"perf.data.{minute}", minute - 0.5, size)
     loose(tmp_path / "rings", "a.parquet", 3.5, size)
     most = 5 * size
-    Keeper(tmp_path, Limits(1e9, most)).tidy(at(5), BOOT)
+    Retention(tmp_path, Limits(1e9, most)).tidy(at(5), BOOT)
     assert held(tmp_path) <= most
     assert kept(tmp_path) == [3, 4]
     assert sorted(os.listdir(tmp_path / "stacks")) == ["perf.data.3", "perf.data.4"]
@@ -222,7 +222,7 @@ def test_stacks_age_out_by_the_wall(tmp_path: Path):
     new = loose(tmp_path / "stacks", "perf.data.2", 100)
     write_sealed(tmp_path, [simple(6000.0)], 101)
     (tmp_path / "segments" / "00000101-20231114T221320Z" / "manifest.json").write_text("damaged")
-    Keeper(tmp_path, Limits(HOUR, 1 << 40)).tidy(at(101), BOOT)
+    Retention(tmp_path, Limits(HOUR, 1 << 40)).tidy(at(101), BOOT)
     assert not old.exists()
     assert new.exists()
 
@@ -231,10 +231,10 @@ def test_the_ring_of_a_pinned_alarm_is_kept_with_its_minutes_and_given_up_with_t
     fill(tmp_path, 4)
     add_pin(tmp_path, pin("a", 1))
     ring = loose(tmp_path / "rings", "a.parquet", 1.01)
-    Keeper(tmp_path, Limits(HOUR, 1 << 40)).tidy(at(200), BOOT)
+    Retention(tmp_path, Limits(HOUR, 1 << 40)).tidy(at(200), BOOT)
     assert ring.exists()
     assert kept(tmp_path) == [1]
-    Keeper(tmp_path, Limits(HOUR, 4096)).tidy(at(200), BOOT)
+    Retention(tmp_path, Limits(HOUR, 4096)).tidy(at(200), BOOT)
     assert not ring.exists()
     assert kept(tmp_path) == []
 
@@ -244,7 +244,7 @@ def test_what_perf_writes_into_and_this_boots_symbols_are_not_deleted(tmp_path: 
     names = ["perf.data", f"kallsyms-{BOOT}.gz", f"kallsyms-{OTHER_BOOT}.gz", "perf.data.1"]
     for name in names:
         loose(tmp_path / "stacks", name, 1)
-    Keeper(tmp_path, Limits(HOUR, 0)).tidy(at(200), BOOT)
+    Retention(tmp_path, Limits(HOUR, 0)).tidy(at(200), BOOT)
     assert sorted(os.listdir(tmp_path / "stacks")) == sorted(names[:2])
 
 
@@ -265,13 +265,13 @@ def test_whatever_lies_there_it_is_bounded_afterwards(data):
         most = data.draw(st.integers(0, 12)) * size
         elsewhere = data.draw(st.integers(0, 3)) * size
         before = set(kept(place))
-        keeper = Keeper(place, Limits(1e9, most))
+        keeper = Retention(place, Limits(1e9, most))
         keeper.tidy(at(11), BOOT, elsewhere)
         assert held(place) == 0 or held(place) + elsewhere <= most
         pinned = sum(
             item.bytes
             for item in keeper._kept.values()
-            if any(p.holds(item) for p in pins_in(place)[0])
+            if any(p.holds(item.own) for p in pins_in(place)[0])
         )
         assert pinned <= most * PINNED_SHARE
         gone = before - set(kept(place))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch
-from sexton.store.escaped import escape, unescape
+from sexton.store.encoding import escape, unescape
 from sexton.store.journal import OpenSegment
 from sexton.store.layout import prepare, segment_name
 from sexton.store.recording import Recording, Segment

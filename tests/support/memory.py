@@ -9,7 +9,7 @@ from itertools import zip_longest
 from sexton.model.row import Row
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.memory import Pressure, VmCounter
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.model.window import Window
 from tests.support.windows import make_window
 

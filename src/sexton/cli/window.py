@@ -159,12 +159,12 @@ def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
     gc.set_threshold(_GC_THRESHOLD)
     from sexton.cli.progress import countdown
     from sexton.host.host import open_host
-    from sexton.record.sampler import Sampler, default_sources
-    from sexton.sources.registry import disabled
+    from sexton.record.sampler import Sampler
+    from sexton.sources.registry import disabled, enabled_sources
 
     span = args.seconds or 10.0
     options = [name for name in ("--stacks", "--probe") if getattr(args, name[2:])]
-    chosen = default_sources(*options)
+    chosen = enabled_sources(*options)
     if args.no_trace:
         again = f"sudo sexton {verb}  # without --no-trace"
         chosen = tuple(

@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeVar
 
 from sexton.detect.witness import remembered
 from sexton.model.finding import Evidence
-from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import ProcessCgroup
+from sexton.model.rows.trace import StackCount
 from sexton.model.window import Window
 
 T = TypeVar("T", int, tuple[int, int, str])

@@ -28,9 +28,15 @@ from sexton.detect.kernel_log import DAY_S, Line
 from sexton.detect.registry import Threshold
 from sexton.model.counters import delta
 from sexton.model.finding import Evidence
-from sexton.model.rows.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
+from sexton.model.rows.cpu import (
+    CoreTimes,
+    Interrupt,
+    ProbeCost,
+    SoftirqCount,
+    SoftirqWait,
+    SoftnetCpu,
+)
 from sexton.model.rows.net import NetDevice, Nic, NicQueue
-from sexton.model.rows.softirq import ProbeCost, SoftirqWait
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Columns, Key, Window
 from sexton.series.cores import Overlap, core_series

@@ -32,7 +32,7 @@ from sexton.explain.aligned.layout import LEAST_EVENTS, Plan
 from sexton.explain.subject import is_named
 from sexton.model.finding import Finding
 from sexton.model.rows.recorder import Mark
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.model.rows.unit import RestartMark, Unit
 from sexton.model.text import printable, seconds, shorten
 from sexton.model.why import Moment, Occasions, Subject

@@ -31,8 +31,8 @@ from sexton.model.rows.event import KernelEvent, ServiceEvent
 from sexton.model.rows.filesystem import Filesystem
 from sexton.model.rows.net import NetDevice, Nic, NicQueue
 from sexton.model.rows.recorder import Mark
-from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import Process, ProcessCgroup, Thread
+from sexton.model.rows.trace import StackCount
 from sexton.model.rows.unit import RestartMark, Timer, Unit
 from sexton.model.text import printable, shorten
 from sexton.model.why import Subject

@@ -19,19 +19,27 @@ starting a process per file)::
     0b9a… dir                            lines of inode, link count and path follow
     0b9a… end
 
-Nothing is ever unpacked to this machine's disk and no link is followed on it: the tree is in
-memory, and a link that leads out of it is dangling. Every limit below is checked while reading, so
-a zip bomb is refused early, and so is a path of 60,000 levels, of which each level would be a
-directory with a name as long as the way to it.
+Nothing is unpacked to this machine's disk and no link is followed on it: the tree is in memory, and
+a link that leads out of it is dangling. Every limit below is checked while reading, so a zip bomb
+is refused early, and so is a path of 60,000 levels, in which each level would be a directory with
+its whole path as its name.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Iterator
+from enum import Enum
 from typing import BinaryIO, NamedTuple
 
-from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceTimeout, StoreError
+from sexton.errors import (
+    SourceAbsent,
+    SourceDenied,
+    SourceError,
+    SourceMalformed,
+    SourceTimeout,
+    StoreError,
+)
 from sexton.host.reader import DEFAULT_LIMIT, Files, FileStatus
 from sexton.host.tar import (
     BLOCK,
@@ -52,7 +60,7 @@ MOST_BYTES = 256 << 20
 MOST_NAMES = 600_000
 MOST_NAME_BYTES = 96 << 20
 MOST_LINES = 4_000_000
-#: Of one path. The kernel takes at most 4,096 bytes; cgroups are seldom ten levels deep.
+#: Of one path. The kernel allows at most 4,096 bytes; cgroups are seldom ten levels deep.
 MOST_NAME = 4096
 MOST_DEPTH = 128
 MOST_SNAPSHOTS = 100
@@ -90,6 +98,17 @@ class Room:
             raise StoreError(f"more than {MOST_LINES:,} lines in its bundles: not read further")
 
 
+class _Missing(Enum):
+    """Why the content of a file is not in the archive."""
+
+    DENIED = "denied"
+    LATE = "late"
+
+
+#: A file's content, the target of a link, or why there is neither.
+_Entry = bytes | memoryview | str | _Missing
+
+
 class ArchiveFiles:
     """A host's tree in memory. Paths are looked up as recorded first, then through its links.
 
@@ -99,26 +118,26 @@ class ArchiveFiles:
     def __init__(self, room: Room | None = None, below: ArchiveFiles | None = None) -> None:
         self._room = room or Room()
         self._below = below
-        self._contents: dict[str, bytes | memoryview] = {}
-        self._links: dict[str, str] = {}
-        self._denied: set[str] = set()
-        self._late: set[str] = set()
-        self._statuses: dict[str, FileStatus] = {}
+        shared = [] if below is None else [below]
+        self._entries: ChainMap[str, _Entry] = ChainMap({}, *(tree._entries for tree in shared))
+        self._statuses: ChainMap[str, FileStatus] = ChainMap(
+            {}, *(tree._statuses for tree in shared)
+        )
         self._children: dict[str, dict[str, bool]] = {"/": {}}
 
     def add_file(self, path: str, content: bytes | memoryview) -> None:
-        self._contents[self._enter(path, is_dir=False)] = content
+        self._entries[self._enter(path, is_dir=False)] = content
 
     def add_link(self, path: str, target: str) -> None:
         if len(target) > MOST_NAME:
             raise StoreError(f"a link with {len(target):,} bytes: {printable(path[:200])}")
-        self._links[self._enter(path, is_dir=False)] = target
+        self._entries[self._enter(path, is_dir=False)] = target
 
     def add_denied(self, path: str) -> None:
-        self._denied.add(self._enter(path, is_dir=False))
+        self._entries.setdefault(self._enter(path, is_dir=False), _Missing.DENIED)
 
     def add_late(self, path: str) -> None:
-        self._late.add(self._enter(path, is_dir=False))
+        self._entries.setdefault(self._enter(path, is_dir=False), _Missing.LATE)
 
     def add_directory(self, path: str, inode: int = 0, links: int | None = None) -> None:
         clean = self._enter(path, is_dir=True)
@@ -127,64 +146,41 @@ class ArchiveFiles:
 
     def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
         found = self._find(path)
-        content = self._content(found)
-        if content is None:
-            if self._is_denied(found):
-                raise SourceDenied(path, "not readable by the user who collected")
-            if self._is_directory(found):
-                raise SourceMalformed(path, 0, "a directory")
-            if self._is_late(found):
-                raise SourceTimeout(path, "did not finish in time when it was collected")
-            raise SourceAbsent(path, "not in the archive")
-        if len(content) > min(limit, FILE_LIMIT):
-            raise SourceMalformed(path, 0, f"larger than {min(limit, FILE_LIMIT):,} bytes")
-        return bytes(content)
+        entry = self._entries.get(found)
+        if isinstance(entry, (bytes, memoryview)):
+            if len(entry) > min(limit, FILE_LIMIT):
+                raise SourceMalformed(path, 0, f"larger than {min(limit, FILE_LIMIT):,} bytes")
+            return bytes(entry)
+        if entry is not _Missing.DENIED and self._is_directory(found):
+            raise SourceMalformed(path, 0, "a directory")
+        raise _not_there(path, entry)
 
     def names(self, path: str) -> list[str]:
         found = self._find(path)
         if self._is_directory(found):
             return list(self._listed(found))
-        if self._is_denied(found):
-            raise SourceDenied(path, "not readable by the user who collected")
-        raise SourceAbsent(path, "not in the archive")
+        raise _not_there(path, self._entries.get(found))
 
     def link(self, path: str) -> str:
         found = self._find(path, last=False)
-        target = self._target(found)
-        if target is not None:
-            return target
-        if self._is_denied(found):
-            raise SourceDenied(path, "not readable by the user who collected")
-        if self._content(found) is not None or self._is_directory(found):
+        entry = self._entries.get(found)
+        if isinstance(entry, str):
+            return entry
+        if isinstance(entry, (bytes, memoryview)) or self._is_directory(found):
             raise SourceMalformed(path, 0, "not a link")
-        raise SourceAbsent(path, "not in the archive")
+        raise _not_there(path, entry)
 
     def status(self, path: str) -> FileStatus:
         found = self._find(path, last=False)
         known = self._statuses.get(found)
-        if known is None and self._below is not None:
-            known = self._below._statuses.get(found)
         if known is not None:
             return known
         if self._is_directory(found):
             directories = sum(1 for is_dir in self._listed(found).values() if is_dir)
             return FileStatus(0, 2 + directories, is_dir=True)
-        if (
-            self._content(found) is not None
-            or self._target(found) is not None
-            or self._is_denied(found)
-            or self._is_late(found)
-        ):
+        if found in self._entries:
             return FileStatus(0, 1, is_dir=False)
         raise SourceAbsent(path, "not in the archive")
-
-    def _content(self, path: str) -> bytes | memoryview | None:
-        content = self._contents.get(path)
-        return content if content is not None or self._below is None else self._below._content(path)
-
-    def _target(self, path: str) -> str | None:
-        target = self._links.get(path)
-        return target if target is not None or self._below is None else self._below._target(path)
 
     def _listed(self, path: str) -> dict[str, bool]:
         own = self._children.get(path, {})
@@ -193,16 +189,6 @@ class ArchiveFiles:
     def _is_directory(self, path: str) -> bool:
         return path in self._children or (
             self._below is not None and self._below._is_directory(path)
-        )
-
-    def _is_denied(self, path: str) -> bool:
-        return path in self._denied or (
-            self._below is not None and path not in self._contents and path in self._below._denied
-        )
-
-    def _is_late(self, path: str) -> bool:
-        return path in self._late or (
-            self._below is not None and path not in self._contents and path in self._below._late
         )
 
     def _enter(self, path: str, *, is_dir: bool) -> str:
@@ -234,11 +220,8 @@ class ArchiveFiles:
         """
         if ".." not in path:
             clean = _clean(path)
-            if (
-                self._content(clean) is not None
-                or self._is_directory(clean)
-                or self._is_denied(clean)
-            ):
+            entry = self._entries.get(clean)
+            if self._is_directory(clean) or (entry is not None and not isinstance(entry, str)):
                 return clean
         parts = deque(path.split("/"))
         here: list[str] = []
@@ -250,7 +233,8 @@ class ArchiveFiles:
             elif part not in ("", "."):
                 if len(here) == MOST_DEPTH:
                     return ""  # nothing is that deep
-                target = self._target("/" + "/".join([*here, part]))
+                entry = self._entries.get("/" + "/".join([*here, part]))
+                target = entry if isinstance(entry, str) else None
                 if target is None or links == _MOST_LINKS or not (last or any(parts)):
                     here.append(part)
                     continue
@@ -259,6 +243,14 @@ class ArchiveFiles:
                     here.clear()
                 parts.extendleft(reversed(target.split("/")))
         return "/" + "/".join(here)
+
+
+def _not_there(path: str, entry: _Entry | None) -> SourceError:
+    if entry is _Missing.DENIED:
+        return SourceDenied(path, "not readable by the user who collected")
+    if entry is _Missing.LATE:
+        return SourceTimeout(path, "did not finish in time when it was collected")
+    return SourceAbsent(path, "not in the archive")
 
 
 def _clean(path: str) -> str:
@@ -392,7 +384,7 @@ def _entries(content: bytes, start: int, mark: bytes) -> Iterator[tuple[int, int
 
 
 def _line(content: bytes, start: int, end: int) -> tuple[str, int]:
-    """The line at `start`, and where the next one begins. A longer one than a path is cut."""
+    """The line at `start`, and where the next one begins. A line longer than any path is cut."""
     found = content.find(b"\n", start, end)
     line_end = found if found >= 0 else end
     line = content[start : min(line_end, start + 2 * MOST_NAME)]

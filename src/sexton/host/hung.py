@@ -1,9 +1,9 @@
 """Reading from a mount that may be hung: a network file system without its server, a stopped FUSE.
 
-A call on it waits in the kernel, perhaps for ever, and nothing in the process can end it. So the
-work runs in a thread of its own, and the command gives up when that thread has not used any CPU
-time for a while: then it waits for one answer, however long the whole work may take. The parent of
-the command (`sexton.cli.parent`) does not wait for the thread.
+A call on it waits in the kernel, perhaps forever, and nothing in the process can end it. So the
+work runs in a separate thread, and the command gives up when that thread has not used any CPU time
+for a while: then a single call hangs, however long the whole work may take. The parent of the
+command (`sexton.cli.parent`) does not wait for the thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def unless_hung(work: Callable[[], _T], path: str) -> _T:
     clocks: list[int] = []
 
     def run() -> None:
-        # Here and not by the caller: the clock of a thread that has ended must not be looked up.
+        # Here and not in the caller: the clock of an ended thread must not be looked up.
         clocks.append(time.pthread_getcpuclockid(threading.get_ident()))
         try:
             results.append(work())

@@ -19,7 +19,7 @@ class Signal:
     `kind` is "core", "task", "function", "unit", "cgroup", "memory", "pressure", "nic", "tcp",
     "softirq" or "kernel_log"; `about` names the one it is of ("core 5", "kubelet[2113]",
     "ecs.service"), `name` what is counted ("system time"), `unit` how ("% of a core"). `value[i]`
-    is the mean rate or level from `mono_s[i - 1]` to `mono_s[i]`, NaN where that is not known.
+    is the mean rate or level from `mono_s[i - 1]` to `mono_s[i]`, NaN if unknown.
     """
 
     kind: str
@@ -36,8 +36,8 @@ class Ranked(NamedTuple):
     `before` and `control` are medians; `effect` is their difference in robust spreads of the
     control windows. `p` is by permutation of windows within each event's stratum, `q` controls the
     false discoveries over all signals. `lead_s` is how long before the event it began to differ,
-    `None` where nothing stands out clearly enough. `shown` is the number of events before
-    which it was beyond nine tenths of their own controls.
+    `None` if nothing stands out clearly enough. `shown` is the number of events before which it
+    was beyond nine tenths of their own controls.
     """
 
     kind: str

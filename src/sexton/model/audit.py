@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sexton.model.row import Row, row
-from sexton.model.text import escape, printable
+from sexton.model.text import escape
 
 SCHEMA = "sexton.audit/1"
 #: Values of `Fault.id`: two faults of unit files, and one that is happening now.
@@ -118,12 +118,11 @@ class EnabledUnit:
 
     def __post_init__(self) -> None:
         escape(self, "name", "fragment", "description", "program")
-        for name in ("drop_ins", "conditions", "aliases"):
-            object.__setattr__(self, name, tuple(map(printable, getattr(self, name))))
+        escape(self, "drop_ins", "conditions", "aliases")
 
     @property
     def at_boot(self) -> bool:
-        """Does it start at boot, not only on demand?"""
+        """Whether it starts at boot and not only on demand."""
         return any(way.kind not in ("bus", "alias") for way in self.how)
 
 
@@ -156,8 +155,7 @@ class Subject:
     policy: str = ""
 
     def __post_init__(self) -> None:
-        escape(self, "unit", "title", "state", "wrong_if", "owner", "expires")
-        object.__setattr__(self, "unseen", tuple(map(printable, self.unseen)))
+        escape(self, "unit", "title", "state", "wrong_if", "owner", "expires", "unseen")
 
     @property
     def harmful(self) -> bool:
@@ -222,9 +220,7 @@ class Audit:
     has_units: bool = True
 
     def __post_init__(self) -> None:
-        escape(self, "place")
-        for name in ("notes", "unseen", "unread"):
-            object.__setattr__(self, name, tuple(map(printable, getattr(self, name))))
+        escape(self, "place", "notes", "unseen", "unread")
 
     def of(self, need: Need) -> tuple[Subject, ...]:
         """The subjects with that verdict."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sexton.model.finding import Evidence, Rows
 from sexton.model.frozen import Frozen, frozen
-from sexton.model.text import printable
+from sexton.model.text import escape
 
 
 class Strength(StrEnum):
@@ -27,8 +27,8 @@ class Bond(NamedTuple):
     """What joins a cause to an effect; `shared` is the entity they have in common.
 
     `covers` is how many of the effect's things the strength covers, and how many there are:
-    of 12,098 dying cgroups 2,048 may be proven to come from the cause. `None`: of all.
-    `since` is the moment (UNIX) from which the effect is the cause's, where it began before it.
+    of 12,098 dying cgroups 2,048 may be proven to come from the cause. `None`: all of them.
+    `since` is the time (UNIX) from which the cause explains the effect, if the effect began before.
     """
 
     strength: Strength
@@ -72,13 +72,11 @@ class Link(Frozen):
 
     @property
     def is_partial(self) -> bool:
-        """Does it cover less than half of the effect?"""
+        """Whether it covers less than half of the effect."""
         return self.covers is not None and 2 * self.covers[0] < self.covers[1]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sentence", printable(self.sentence))
-        for name in ("shared", "against"):
-            object.__setattr__(self, name, tuple(map(printable, getattr(self, name))))
+        escape(self, "sentence", "shared", "against")
 
 
 @frozen
@@ -105,7 +103,7 @@ class Contest(Frozen):
 
 @frozen
 class Coincidence(Frozen):
-    """Findings that rise together and of which nothing proves that one makes the other."""
+    """Findings that rise together without proof that one causes the other."""
 
     findings: tuple[str, ...]
     sentence: str

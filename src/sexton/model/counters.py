@@ -1,8 +1,7 @@
-"""What one number differs by from one reading to the next: the arithmetic of `series`, for single
-numbers.
+"""Differences between two readings of single numbers: the arithmetic of `series`.
 
-It is here, below `series`, because some sources look at two readings to decide what to read next,
-and the store sums up what the recorder cost.
+It is here, below `series`, because some sources compare two readings to decide what to read next,
+and the store sums up the recorder's cost.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ N = TypeVar("N", int, float)
 
 
 def delta(before: N | None, after: N | None) -> N | None:
-    """The step of one counter; unknown where it is absent or went backwards, which is a reset.
+    """The step of one counter; `None` if it is absent or went backwards, which is a reset.
 
     >>> delta(5, 9), delta(9, 5), delta(None, 5)
     (4, None, None)
@@ -26,7 +25,7 @@ def delta(before: N | None, after: N | None) -> N | None:
 
 
 def wrapped(before: int, after: int, bits: int) -> int:
-    """The step of a counter that starts over after so many bits, and is never reset.
+    """The step of a counter that wraps around after `bits` bits and is never reset.
 
     >>> wrapped(2**32 - 1, 4, 32)
     5
@@ -44,8 +43,8 @@ def change(before: N, after: N) -> N:
 
 
 def moved(before: Mapping[K, N], after: Mapping[K, N], born: bool = False) -> dict[K, N]:
-    """The steps of counters by name. One that went backwards is missing, and so is one that is new,
-    unless those were `born` at zero since.
+    """The steps of counters by name. One that went backwards is left out, and so is a new one,
+    unless new ones are `born` at zero.
 
     >>> moved({"a": 1, "b": 5}, {"a": 3, "b": 2, "c": 7})
     {'a': 2}

@@ -15,7 +15,7 @@ from sexton.model.window import SourceState
 
 
 class Exit(IntEnum):
-    """What a script may rely on."""
+    """Exit status of the commands; scripts may rely on it."""
 
     HEALTHY = 0
     PROBLEM = 1
@@ -33,7 +33,7 @@ class Step(Frozen):
 
 
 class Cost(NamedTuple):
-    """What the diagnosis itself took from the node."""
+    """What the diagnosis itself cost the node."""
 
     watched_s: float
     cpu_s: float
@@ -42,7 +42,7 @@ class Cost(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """The recording an answer comes from, and what its reader should know of that span."""
+    """The recording that was diagnosed, and notes about its span."""
 
     recording: str
     notes: tuple[str, ...]
@@ -53,7 +53,7 @@ class Diagnosis(Frozen):
     """Findings in order of severity, chains in order of strength.
 
     `nics` are the physical interfaces with driver and version: resets depend on them as much as on
-    the kernel. `replayed` is `None` where the node itself was watched.
+    the kernel. `replayed` is `None` for a live diagnosis.
     """
 
     node: Node | None
@@ -82,7 +82,7 @@ class Diagnosis(Frozen):
 
     @property
     def essential(self) -> tuple[Finding, ...]:
-        """Findings without whose answer a node cannot be called healthy, by rank."""
+        """Findings that must be known before a node is called healthy, by rank."""
         found = [finding for finding in self.findings if finding.essential]
         return tuple(sorted(found, key=lambda finding: finding.essential))
 

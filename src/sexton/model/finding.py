@@ -1,4 +1,4 @@
-"""What a detector says of a window."""
+"""What a detector reports about a window."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
 
 class Severity(StrEnum):
-    """`INFO` is worth a line and never an exit code; from `WARNING` up a problem was found."""
+    """`INFO` never changes the exit status; from `WARNING` up it is a problem."""
 
     INFO = "info"
     WARNING = "warning"
@@ -36,9 +36,9 @@ class Severity(StrEnum):
 class Evidence(Frozen):
     """One measured thing: what it is, its value here, what is normal, and where it was read.
 
-    `value` and `normal` are as a person reads them ("68,440", "< 50"); `number` is the value for
-    machines. `wrong_if` says what would make this evidence misleading; `outlook` marks a
-    forecast rather than a current state.
+    `value` and `normal` are for people ("68,440", "< 50"); `number` is the value for machines.
+    `wrong_if` says what would make this evidence misleading; `outlook` marks a forecast rather than
+    a current state.
     """
 
     what: str
@@ -56,7 +56,7 @@ class Evidence(Frozen):
 
 @frozen
 class Missing(Frozen):
-    """Something a finding would have needed, and the exact command or step that would show it."""
+    """Data that a finding would have needed, and the exact command or step that provides it."""
 
     what: str
     grant: str
@@ -67,7 +67,7 @@ class Missing(Frozen):
 
 @frozen
 class Rows(Frozen):
-    """Rows that a claim stands on: so many of one table, read from `start` to `end` (UNIX)."""
+    """Rows that support a claim: of one table, read from `start` to `end` (UNIX)."""
 
     table: str
     rows: int
@@ -84,13 +84,13 @@ class Silenced(NamedTuple):
 
 @frozen
 class Finding(Frozen):
-    """A symptom: there, not there, not to be known from here, or not applicable.
+    """A symptom: present, absent, unknown or not applicable.
 
     `entities` names what it is about, by kind: "core", "task", "unit", "cgroup", "nic", "queue",
     "irq"; links join findings through them. `summary` is one line without a full stop. `start`
-    and `end` are UNIX seconds, `None` where the finding has no moment. Every text is escaped on
-    the way in, so that every surface may print it. `essential` is the detector's rank among those
-    without which a node is not called healthy, 0 for the others; the registry sets it.
+    and `end` are UNIX seconds, `None` if the finding has no time. Every text is escaped at
+    creation, so that it can be printed anywhere. `essential` is the detector's rank among those
+    that must be known before a node is called healthy, 0 for the others; the registry sets it.
     """
 
     id: str
@@ -117,7 +117,7 @@ class Finding(Frozen):
 
     @property
     def is_problem(self) -> bool:
-        """Does it cost the exit code?"""
+        """Whether it makes the exit status 1."""
         grave = self.verdict is Verdict.PRESENT and self.severity.rank >= Severity.WARNING.rank
         return grave and self.silenced is None
 

@@ -1,7 +1,7 @@
 """Frozen records that are cheap to define.
 
-What a frozen dataclass would generate for each class is written once here: with a hundred of them
-that is a noticeable part of what a diagnosis costs a node, which pays for every class anew.
+The methods that a frozen dataclass would generate for each class are written once here: for a
+hundred classes, generating them at every start is a noticeable part of the cost of a diagnosis.
 `dataclasses.replace`, `fields` and `asdict` work as on any dataclass.
 
 >>> @frozen
@@ -25,7 +25,7 @@ Made = TypeVar("Made")
 
 
 class Frozen:
-    """What all of them share."""
+    """The methods that frozen records share."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -55,14 +55,14 @@ class Frozen:
 
 @dataclass_transform(frozen_default=True)
 def frozen(cls: type[Made]) -> type[Made]:
-    """A frozen, slotted dataclass out of a subclass of `Frozen`."""
+    """Make a frozen, slotted dataclass of a subclass of `Frozen`."""
     made = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     made.__init__ = _initialiser(made)  # type: ignore[method-assign]
     return made
 
 
 def _initialiser(cls: type) -> Callable[..., None]:
-    """An ``__init__`` that fills the slots themselves, past `Frozen.__setattr__`."""
+    """An ``__init__`` that sets the slots directly, bypassing `Frozen.__setattr__`."""
     names: dict[str, Any] = {"_missing": MISSING}
     parameters, body = [], []
     for field in fields(cls):

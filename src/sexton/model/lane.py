@@ -1,4 +1,4 @@
-"""Lanes: what is drawn of a recording over time, and how much of it is sent at once.
+"""Lanes: what the explorer draws of a recording over time, and how much is sent at once.
 
 Times are wall seconds since the epoch. A *column* of level L lasts 2**L seconds, from level 0 up
 to `TOP`; level -1 are columns of 20 ms, which only stacks have. A *tile* is `COLUMNS` columns, and
@@ -38,7 +38,7 @@ def column_s(level: int) -> float:
 
 
 class Lane(NamedTuple):
-    """One lane as the page lists it; `series` are its rows as far as they are known yet."""
+    """One lane as the page lists it; `series` are its rows as far as they are known."""
 
     id: str
     title: str
@@ -76,12 +76,12 @@ class Strip:
 
 
 class Marked(NamedTuple):
-    """Something that happened: `end` is `None` where it was a moment.
+    """An event: `end` is `None` if it has no duration.
 
     `kind` is a family of the kernel's log ("nic_reset", "soft_lockup", …), of a service's, an
     alarm's kind, "mark", "restart", "note", "boot" or "finding". `severity` is "info", "warning"
-    or "critical"; `entity` names what it is about ("core 5", "eth0"), empty where nothing is named.
-    `lane` is the lane that shows it, where one does.
+    or "critical"; `entity` names what it is about ("core 5", "eth0"), empty if unknown. `lane` is
+    the lane that shows it, if any.
     """
 
     time: float
@@ -94,7 +94,7 @@ class Marked(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A lane's visible span in words: what a canvas shows to those who cannot see it."""
+    """A lane's visible span as a table, for screen readers."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

@@ -105,8 +105,7 @@ class Step:
     def __post_init__(self) -> None:
         if self.risk not in RISKS:
             raise PlanError(f"risk {printable(self.risk)!r} is not one of {', '.join(RISKS)}")
-        escape(self, "title", "target", "risk_why", "effect", "cannot_undo", "undo")
-        object.__setattr__(self, "commands", tuple(map(printable, self.commands)))
+        escape(self, "title", "target", "risk_why", "effect", "cannot_undo", "undo", "commands")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +129,7 @@ class Plan:
     schema: str = SCHEMA
 
     def __post_init__(self) -> None:
-        escape(self, "node", "diagnosis_root")
-        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))
+        escape(self, "node", "diagnosis_root", "notes")
 
     @property
     def hash(self) -> str:

@@ -2,8 +2,8 @@
 
 A row is one frozen record read from the host: a noun in the singular, with units in its field
 names (`system_ms`, `rss_bytes`). Counters are kept raw, exactly as the kernel counts them; rates
-are made on reading, in `sexton.series.steps`. A field that a kernel does not give is `None`.
-Rows carry no time of their own unless the kernel gave one: the `Batch` they came in does.
+are computed later, in `sexton.series.steps`. A field that a kernel does not provide is `None`. Rows
+have no time of their own unless the kernel provides one: their `Batch` has it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _tables: dict[str, str] = {}
 
 
 class Row(Frozen):
-    """The type every row shares, so that a window can hold them."""
+    """The base class of rows."""
 
     __slots__: tuple[str, ...] = ()
-    #: The fields that tell one thing from another in a reading: recordings keep each thing's
-    #: readings together, where neighbouring counters differ little. Events have none.
+    #: The fields that identify a thing within a reading: recordings keep each thing's readings
+    #: together, where neighbouring counters differ little. Events have none.
     entity: ClassVar[tuple[str, ...]] = ()
     #: Counters that may use all 64 bits.
     unsigned: ClassVar[tuple[str, ...]] = ()

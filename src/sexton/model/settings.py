@@ -1,4 +1,4 @@
-"""What the node's owner changed about the detectors: thresholds, detectors off, silences."""
+"""The node owner's settings for detectors: thresholds, disabled detectors, silences."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sexton.model.text import count, printable
 
 
 class Changed(NamedTuple):
-    """A threshold that is not what its detector declares; `detectors` are all that share it, the
-    one that was named first."""
+    """A threshold other than the detector's default; `detectors` are all that share it, the one
+    named in the configuration first."""
 
     detectors: tuple[str, ...]
     name: str
@@ -22,7 +22,7 @@ class Changed(NamedTuple):
 
 
 class Silence(NamedTuple):
-    """Findings of `detector` are no problem until then (UNIX seconds); of one entity, or of all."""
+    """Findings of `detector` are not a problem until then (UNIX seconds); of one entity or all."""
 
     detector: str
     entity: str | None
@@ -32,7 +32,7 @@ class Silence(NamedTuple):
 
 @frozen
 class Settings(Frozen):
-    """The configuration in force; `path` is the file it was read from, "" where there is none.
+    """The configuration in force; `path` is the file it was read from, "" if there is none.
 
     `expired` silences have no effect. They are kept because a report names them.
     """
@@ -42,19 +42,19 @@ class Settings(Frozen):
     off: tuple[str, ...] = ()
     silences: tuple[Silence, ...] = ()
     expired: tuple[Silence, ...] = ()
-    #: Names of log patterns of the node's own, and the directory that they were read from.
+    #: Names of the owner's log patterns, and the directory they were read from.
     patterns: tuple[str, ...] = ()
     patterns_from: str = ""
 
     @property
     def changes(self) -> bool:
-        """Is anything other than the defaults?"""
+        """Whether anything differs from the defaults."""
         every = (self.thresholds, self.off, self.silences, self.expired, self.patterns)
         return any(every)
 
     @property
     def document(self) -> dict[str, Any] | None:
-        """As JSON, in verdicts and recordings; `None` where nothing was configured."""
+        """As JSON, in verdicts and recordings; `None` if nothing was configured."""
         if not self.path and not self.patterns:
             return None
         return {
@@ -96,13 +96,13 @@ class Settings(Frozen):
 
 
 def _joined(silences: list[Silence]) -> Silenced:
-    """Several as one: it ends with the first of them."""
+    """Several silences as one, which ends with the first of them."""
     reasons = dict.fromkeys(silence.reason for silence in silences if silence.reason)
     return Silenced(min(silence.until for silence in silences), "; ".join(reasons))
 
 
 def settings_from(document: object) -> Settings | None:
-    """What `Settings.document` wrote; `None` for anything else. A recording may come from anywhere.
+    """Settings from `Settings.document`; `None` if it is invalid: recordings are untrusted.
 
     >>> held = Changed(("hot_core",), "held", 4.0, 2.0, "s in a row")
     >>> mine = Settings("/etc/sexton/config.toml", (held,), ("odd_clock",))
@@ -160,7 +160,7 @@ def _texts(values: list[object]) -> tuple[str, ...]:
 
 
 def differences(then: Settings, now: Settings) -> list[str]:
-    """What was configured otherwise, in words. A silence that ended meanwhile does not count.
+    """What was configured differently, in words. Silences that expired meanwhile do not count.
 
     >>> held = Changed(("hot_core",), "held", 4.0, 2.0, "s in a row")
     >>> differences(Settings("a", (held,), ("odd_clock",)), Settings())

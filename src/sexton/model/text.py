@@ -1,8 +1,8 @@
 r"""Names from the kernel are hostile text.
 
 A cgroup may be called ``\x1b[2J`` or ``<script>``, a process ``a) R 1\nx``. Rows keep names as
-they are (decoded with ``surrogateescape``, so that they can be opened again); whatever a person
-or another program will see goes through `printable` first.
+they are (decoded with ``surrogateescape``, so that they can be opened again); everything that is
+shown to users or other programs goes through `printable` first.
 """
 
 from __future__ import annotations
@@ -44,9 +44,11 @@ def _escape(character: str) -> str:
 
 
 def escape(record: object, *names: str) -> None:
-    """Make these fields of a frozen record printable."""
+    """Make these fields of a frozen record printable: texts, or tuples of texts."""
     for name in names:
-        object.__setattr__(record, name, printable(getattr(record, name)))
+        value = getattr(record, name)
+        safe = printable(value) if isinstance(value, str) else tuple(map(printable, value))
+        object.__setattr__(record, name, safe)
 
 
 def shorten(text: str, width: int) -> str:
@@ -73,7 +75,7 @@ def count(number: float, singular: str, plural: str = "") -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration a tired person reads at once.
+    """A duration that is easy to read.
 
     >>> [seconds(v) for v in (0.00003, 0.0004, 0.25, 4.82, 75, 7300, 700000)]
     ['30 µs', '0.4 ms', '250 ms', '4.8 s', '1 min 15 s', '2 h 1 min', '8 d 2 h']

@@ -1,4 +1,4 @@
-"""The answer to "why?", starting from the symptom: the queried entity and all that is about it."""
+"""The answer to "why?": the queried entity, and the findings and chains that concern it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sexton.model.chain import Chain, Coincidence, Contest
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Finding, Missing, Verdict
-from sexton.model.text import printable
+from sexton.model.text import escape
 
 if TYPE_CHECKING:
     from sexton.model.aligned import Aligned
@@ -21,8 +21,8 @@ class Subject:
 
     `kind` is "moment", "symptom" (a finding's id), "function" (of the kernel, by its stacks) or one
     of the kinds of a finding's entities: "core", "task", "unit", "cgroup", "nic", "queue", "irq",
-    "mount", "device" (a disk), "job". A moment has its UNIX time and how long the words for it
-    last: "03:12" is a minute.
+    "mount", "device" (a disk), "job". A moment has its UNIX time and its length: "03:12" is a
+    minute.
     """
 
     kind: str
@@ -31,11 +31,11 @@ class Subject:
     lasts_s: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", printable(self.name))
+        escape(self, "name")
 
     @property
     def words(self) -> str:
-        """As it stands in a sentence.
+        """Its name for a sentence.
 
         >>> Subject("core", "5").words, Subject("nic", "eth0").words, Subject("irq", "61").words
         ('core 5', 'eth0', 'interrupt 61')
@@ -46,7 +46,7 @@ class Subject:
 
 
 class Moment(NamedTuple):
-    """On the monotonic clock of its boot, and on the wall."""
+    """A time on the monotonic clock of its boot and on the wall clock."""
 
     mono_s: float
     wall_s: float
@@ -54,10 +54,10 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Occasions:
-    """When it happened: `one` and `many` name it ("reset of eth0", "resets of eth0").
+    """Times of the queried event: `one` and `many` name it ("reset of eth0", "resets of eth0").
 
-    `note` says how they were chosen where that is not plain; `partial` that there were more, whose
-    time is not known.
+    `note` says how they were chosen if that is not obvious; `partial`: there were more, at unknown
+    times.
     """
 
     one: str
@@ -80,15 +80,14 @@ class Occasions:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """A diagnosis, seen from one thing.
+    """A diagnosis from the view of one entity.
 
-    `findings` are the ids of present findings that concern it: in the order of the chains,
-    then the gravest first. `chains` hold
-    one of them each, cut where they go on through other things of its kind. `detectors`
-    cover it; without the `decisive` ones of them there is no answer.
-    `also` is what else the words could have meant. `aligned` is `None` where nothing could be
-    compared: `not_aligned` says why, and `remedy` is the command that would allow it. `next`
-    are commands that show more of it.
+    `findings` are the ids of present findings that concern it: in the order of the chains, then the
+    most severe first. `chains` hold one of them each, cut where they continue through other
+    entities of its kind. `detectors` cover it; if one of the `decisive` ones is unknown there is no
+    answer. `also` is what else the words could have meant. `aligned` is `None` if nothing could be
+    compared: `not_aligned` says why, and `remedy` is the command that would allow it. `next` are
+    commands that show more.
     """
 
     about: Subject
@@ -114,8 +113,8 @@ class Why:
 
     @property
     def exit(self) -> Exit:
-        """1 where a problem concerns it, by itself or by a chain through it; else 3 where a
-        decisive finding is unknown, else 0."""
+        """1 if a problem concerns it, directly or through a chain; else 3 if a decisive finding is
+        unknown, else 0."""
         known = self.by_id
         linked = (name for chain in self.chains for name in chain.findings)
         if any(known[name].is_problem for name in (*self.findings, *linked)):
@@ -126,5 +125,5 @@ class Why:
 
 
 def is_open(finding: Finding | None) -> bool:
-    """Could it not be judged?"""
+    """Whether it could not be judged."""
     return finding is None or finding.verdict is Verdict.UNKNOWN

@@ -29,11 +29,11 @@ R = TypeVar("R", bound=Row)
 
 
 class SourceState(NamedTuple):
-    """How a source fared: "ok", "absent", "denied", "malformed", "timeout", "skipped", "failed".
+    """The state of a source: "ok", "absent", "denied", "malformed", "timeout", "skipped", "failed".
 
-    `detail` says what happened in one line; `grant` is what would give us the source, as a
-    command where there is one. `reads` and `spent_s` are its own cost; `requested` is true if an
-    option enabled it, so that its failure must be reported.
+    `detail` says what happened in one line; `grant` is what would make it readable, as a command
+    if there is one. `reads` and `spent_s` are its own cost; `requested` is true if an option
+    enabled it, so that its failure must be reported.
     """
 
     id: str
@@ -48,10 +48,10 @@ class SourceState(NamedTuple):
 
 @frozen
 class Batch(Frozen, Generic[R]):
-    """Rows of one type read at one moment. An empty batch means: looked, nothing there.
+    """Rows of one type read at one moment. An empty batch means: read, nothing found.
 
-    `follows` is false where readings between the batch before it and this one are not here: left
-    out of a long window, or never made. Nothing can be said of the time between the two.
+    `follows` is false if readings between the batch before and this one are missing: left out of a
+    long window, or never made. Then nothing is known about the time between the two.
     """
 
     mono_s: float
@@ -68,9 +68,9 @@ Pairs = list[tuple[float, float]]
 class Columns(NamedTuple):
     """Some columns of one table: a row per thing, a column per reading.
 
-    `things` are the values of the table's entity fields, numbers in their order. A value is NaN
-    where the kernel did not give it or the thing was not there. `follows` is false where readings
-    are missing before one.
+    `things` are the values of the table's entity fields, sorted if they are numbers. A value is NaN
+    if the kernel did not provide it or the thing did not exist. `follows` is false if readings are
+    missing before one.
     """
 
     mono: F64
@@ -95,9 +95,9 @@ class Bounds(NamedTuple):
 
 
 class Window:
-    """What is known of one node between `start` and `end` (UNIX seconds).
+    """What is known about one node between `start` and `end` (UNIX seconds).
 
-    Where `bounds` are given, batches may be older: what was known when the window began.
+    If `bounds` are given, batches may be older: what was known when the window began.
     """
 
     def __init__(
@@ -137,8 +137,9 @@ class Window:
         Monotonic seconds. All that happened in between lies between the first and the last.
         """
         items = self.batches(kind) or ()
-        first = max(bisect_right(items, start, key=_mono) - 1, 0)
-        last = bisect_left(items, end, key=_mono)
+        mono = attrgetter("mono_s")
+        first = max(bisect_right(items, start, key=mono) - 1, 0)
+        last = bisect_left(items, end, key=mono)
         return items[first : last + 1]
 
     def columns(
@@ -160,7 +161,7 @@ class Window:
     def changes(self, kind: type[R], fields: Sequence[str] | None = None) -> Iterator[R]:
         """Rows of things that are new, or that differ in these fields from when last seen.
 
-        In the order of time; all fields count where none are named.
+        In time order; without `fields`, all of them count.
         """
         rows = (row for batch in self.batches(kind) or () for row in batch.rows)
         return changed(rows, kind, fields)
@@ -175,7 +176,7 @@ class Window:
         return ()
 
     def read(self, kind: type[Row]) -> bool:
-        """Was it read at all, with or without rows?"""
+        """Whether it was read at all, with or without rows."""
         return kind in self._batches
 
     def bounds_of(self, kind: type[Row]) -> tuple[float, float] | None:
@@ -184,11 +185,11 @@ class Window:
         return (items[0].mono_s, items[-1].mono_s) if items else None
 
     def row_count(self, kind: type[Row]) -> int:
-        """How many rows of it were read."""
+        """The number of rows that were read."""
         return sum(len(batch.rows) for batch in self._batches.get(kind, ()))
 
     def keep(self, name: Hashable, make: Callable[[], T]) -> T:
-        """What was made of this window under that name before, or made now."""
+        """The result of `make`, computed once per window and name."""
         if name not in self._kept:
             self._kept[name] = make()
         return cast("T", self._kept[name])
@@ -204,7 +205,7 @@ class Window:
         return None if items is None else tuple(row for batch in items for row in batch.rows)
 
     def why_missing(self, kind: type[Row]) -> SourceState:
-        """The state of the source that would have given this row."""
+        """The state of the source that provides this row."""
         provider = self._providers.get(kind, "")
         return self.states.get(
             provider, SourceState(provider, "", "absent", "not recorded in this window")
@@ -213,7 +214,7 @@ class Window:
     def wall(self, mono_s: float) -> float:
         """The UNIX time of a monotonic moment, by the reading nearest to it.
 
-        By the nearest and not by one offset: the wall clock may jump inside a window.
+        Not by one offset: the wall clock may jump inside a window.
         """
         return _across(self._clocks()[0], mono_s)
 
@@ -290,7 +291,7 @@ def columns_of(
 
 
 def in_order(things: Iterable[Key]) -> list[Key]:
-    """Cores and the like by their numbers, as a recording keeps them; others as they came."""
+    """Things sorted if their keys are numbers, as in a recording; otherwise in their own order."""
     found = list(things)
     if all(type(part) is int for key in found for part in key):
         found.sort(key=cast("Any", tuple))
@@ -308,16 +309,12 @@ def values_getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _across(clock: Pairs, moment: float) -> float:
-    """From one clock to the other, by the pair nearest to it; the earlier of two as near."""
+    """A moment on the other clock, by the nearest pair; the earlier one if two are equally near."""
     at = bisect_left(clock, (moment,))
     if at == len(clock) or (at and moment - clock[at - 1][0] <= clock[at][0] - moment):
         at -= 1
     here, there = clock[at] if clock else (moment, moment)
     return there + (moment - here)
-
-
-def _mono(batch: Batch[Any]) -> float:
-    return batch.mono_s
 
 
 def bounds_of(tables: Iterable[Sequence[Batch[Any]]]) -> Bounds:

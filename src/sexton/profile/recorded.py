@@ -51,7 +51,7 @@ from sexton.model.profile import (
 )
 from sexton.model.text import count, printable
 from sexton.store.annex import Annex, Stored, annex_name, boot_at
-from sexton.store.escaped import escape, unescape
+from sexton.store.encoding import escape, unescape
 from sexton.store.pieces import waiting_stacks
 from sexton.store.recording import Recording
 

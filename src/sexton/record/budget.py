@@ -1,12 +1,12 @@
-"""What the recorder may cost, measured on itself, and what it gives up when it costs more.
+"""The recorder's budget: what it may cost, and what it pauses when it costs more.
 
-The share of one core over the last minute counts everything: our threads, the children, and the
-time the kernel spends on our behalf in probes. Over the limit, what can be had later is given up
-first (decoding, shipping), then the costliest source: it is read four times less often and, if that
-was not enough, not at all; then stacks, and last what explains a starved NIC (the wait probe, the
-event ring). Cores and the kernel log stay. Below half of the limit for two minutes, the last one
-given up comes back; one that has to go again stays away twice as long each time. Every step is
-recorded, in the status, and on the terminal.
+The share of one core over the last minute includes everything: our threads, the children, and the
+time the kernel spends on our behalf in probes. Over the limit, what can be done later is paused
+first (decoding, shipping), then the most expensive source: it is read four times less often and, if
+that was not enough, not at all; then stacks, and last what explains a starved NIC (the wait probe,
+the event ring). Cores and the kernel log are never paused. After two minutes below half of the
+limit, the last one paused is resumed; if it has to be paused again, it stays paused twice as long
+each time. Every step is recorded, shown in the status and on the terminal.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ from sexton.model.counters import delta, moved
 from sexton.record.schedule import ESSENTIAL
 from sexton.series.rates import SLACK
 
-#: Per cent of one core. A core of a big machine is a smaller part of it, and has more to be read.
+#: Per cent of one core. On a big machine one core is a smaller part, and there is more to read.
 LEAST_PERCENT = 2.0
 CORES_PER_PERCENT = 16
 MEMORY_BYTES = 200 << 20
-#: With perf beside us, whose buffers are its own, and the child that decodes its files. Both
-#: hold more on big machines.
+#: With perf (its own buffers) and the child that decodes its files. Both need more on big machines.
 WITH_STACKS_BYTES = 300 << 20
 _FEW_CORES, _CORE_BYTES = 16, 3 << 19
 OVER_S = 60.0
 _CALM_S = 120.0
 _MOST_CALM_S = 1800.0
-_TOLD_AGAIN_S = 600.0
-#: What goes first and what goes last; everything else is 1.
+_REPORT_AGAIN_S = 600.0
+#: What is paused first (0) and last (3); everything else is 1.
 _ORDER = {"perf.decode": 0, "ship": 0, "perf.stacks": 2, "bpf.softirq_wait": 3, "tracefs.ring": 3}
 #: Companions cannot be slowed.
 _WHOLE = frozenset(("perf.decode", "ship", "perf.stacks", "tracefs.ring"))
-#: Less than this part of the cost is not worth giving up before its turn.
+#: A source below this share of the cost is not worth pausing.
 _WORTH = 0.1
 _SLOWER = 4.0
-#: What an alarm may cost of the limit: looking closer is what it is for, and the source it needs
-#: must not be the one that is given up for it.
+#: How many times the limit is allowed during an alarm: it reads more often on purpose, and the
+#: source it needs must not be paused for that.
 CLOSER_TIMES = 4.0
 
 
@@ -55,13 +54,13 @@ def default_percent() -> float:
 
 
 def memory_limit(stacks: bool) -> int:
-    """Resident bytes, ours and our children's, above which something is given up."""
+    """Resident bytes, ours and our children's, above which something is paused."""
     more = max((os.cpu_count() or 1) - _FEW_CORES, 0) * _CORE_BYTES
     return WITH_STACKS_BYTES + more if stacks else MEMORY_BYTES
 
 
 class Spent(NamedTuple):
-    """Seconds of CPU used so far, by whom, and the bytes resident now."""
+    """CPU seconds used so far, and resident bytes now."""
 
     own_s: float
     children_s: float
@@ -74,8 +73,8 @@ class Spent(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What to do about a source: `action` is "slow", "rest", "restore", or "report" where nothing
-    can be done."""
+    """What to do about a source: `action` is "slow", "rest", "restore", or "report" if nothing can
+    be done."""
 
     action: str
     source: str
@@ -83,7 +82,7 @@ class Verdict(NamedTuple):
 
 
 class Budget:
-    """Looks at the cost every few seconds; one change at a time, then a minute to see it work."""
+    """Checks the cost every few seconds; one change at a time, then a minute to see its effect."""
 
     def __init__(self, percent: float | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
         self.percent = default_percent() if percent is None else percent
@@ -92,21 +91,21 @@ class Budget:
         self._given_up: list[tuple[str, str]] = []
         self._changed_s = -OVER_S
         self._calm_since: float | None = None
-        self._noted_s = -_TOLD_AGAIN_S
+        self._noted_s = -_REPORT_AGAIN_S
         self._times_given_up: Counter[str] = Counter()
 
     @property
     def share(self) -> float | None:
-        """Per cent of one core over the last minute; `None` until there is one."""
+        """Per cent of one core over the last minute; `None` before two measurements."""
         if len(self._history) < 2:
             return None
         (start, before, _), (end, after, _) = self._history[0], self._history[-1]
-        spent_s = delta(before.all_s, after.all_s)  # that of a child may be lost as it ends
+        spent_s = delta(before.all_s, after.all_s)  # the CPU time of an ending child may be lost
         return None if spent_s is None else 100 * spent_s / (end - start)
 
     @property
     def given_up(self) -> tuple[tuple[str, str], ...]:
-        """Sources that are slowed ("slow") or left out ("rest") now."""
+        """Sources that are slowed ("slow") or paused ("rest") now."""
         return tuple(self._given_up)
 
     def judge(
@@ -114,8 +113,8 @@ class Budget:
     ) -> Verdict | None:
         """What to change at `now` (monotonic seconds), if anything.
 
-        `costs` are the seconds each source and companion has used so far; `times` the limit are
-        allowed for the moment.
+        `costs` are the seconds each source and companion has used so far; at the moment, `times`
+        the limit is allowed.
         """
         self._history.append((now, spent, dict(costs)))
         while now - self._history[0][0] > OVER_S + 5:
@@ -140,8 +139,8 @@ class Budget:
         return Verdict("restore", source, f"{share:.1f} % of a core for {wait_s / 60:.0f} min")
 
     def judge_memory(self, now: float, rss: int, heavy: Mapping[str, int]) -> Verdict | None:
-        """What to do about memory: reading less frees none, but a companion's child (`heavy`, by
-        its resident bytes) can end. If there is none, that is noted every ten minutes."""
+        """What to do about memory: reading less frees none, but the child of a companion (`heavy`,
+        by resident bytes) can be ended. If there is none, report it every ten minutes."""
         if rss <= self.memory_bytes or now - self._changed_s < OVER_S:
             return None
         why = f"{rss >> 20} MB of memory, limit {self.memory_bytes >> 20} MB"
@@ -153,7 +152,7 @@ class Budget:
             self._times_given_up[heaviest] += 1
             self._changed_s = now
             return Verdict("rest", heaviest, why)
-        if now - self._noted_s < _TOLD_AGAIN_S:
+        if now - self._noted_s < _REPORT_AGAIN_S:
             return None
         self._noted_s = now
         return Verdict("report", "memory", why)

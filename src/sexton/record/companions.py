@@ -1,30 +1,40 @@
-"""What lives beside the sampling loop: rolling stacks and their decoder, the event ring, shipping.
+"""Companions: what runs beside the sampling loop. Rolling stacks and their decoder, the event ring,
+shipping.
 
 Each is created once the recording's lock is held, called once a second, and closed before the last
-flush. If one is unavailable the recorder notes that and continues without it.
+flush. If one is unavailable the recorder notes that and continues without it. Companions must not
+raise: `Guarded` catches one that does (a disk that turned read-only under perf's files, a trace
+instance that was removed). The failure is recorded the first time and at each doubling, and the
+companion is called again at the next beat.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from sexton.errors import SourceError
+from sexton.errors import SourceError, SourceTimeout
+from sexton.host.host import Host
 from sexton.model.row import Row
 from sexton.model.rows.recorder import RecorderNote
 from sexton.model.rows.trace import RingState
-from sexton.record.companion import Companion, Place
+from sexton.model.text import printable
 from sexton.record.decoding import Decoding
 from sexton.record.ring_dump import Dumping
+from sexton.record.sampler import Answer, Worker
 from sexton.record.ship import Shipper
 from sexton.record.stacks import RollingStacks, Rotation, snapshot_kallsyms
 from sexton.sources.tracefs.ring import EventRing
 from sexton.store.pins import Pin
 
+T = TypeVar("T")
+#: A write to tracefs takes milliseconds, or tens of them on a loaded node.
+_MOST_S = 2.0
 #: How often the ring's state is recorded. It is checked every second, since a packet flood makes
 #: it expensive at once; on big machines less often, because a check reads a file per core.
 _NOTE_S = 10.0
@@ -33,6 +43,138 @@ _POLL_S = 5.0
 #: One dump for alarms that come close together: the ring holds ten seconds.
 _DUMP_AGAIN_S = 30.0
 _MOST_PINNED = 50
+
+
+class Place(NamedTuple):
+    """What a companion needs to know about its recorder."""
+
+    host: Host
+    directory: Path
+    node: str
+    boot_id: str
+    most_bytes: int
+
+
+class Companion(Protocol):
+    """Something that runs beside the loop. None of its methods may block or raise.
+
+    One that `outlasts` the recording is closed after the last segment was sealed. One that
+    `may_hang` in the kernel is called in a thread that can be abandoned.
+    """
+
+    name: str
+    outlasts: bool
+    may_hang: bool
+
+    def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
+        """Once a second; rows to record. `alarm`: one is active."""
+
+    def alarmed(self, pin: Pin) -> None:
+        """An alarm was raised or continues."""
+
+    def cost(self) -> tuple[float, int]:
+        """CPU seconds of its children so far, and their resident bytes."""
+
+    def rest(self) -> None:
+        """Pause: it costs too much."""
+
+    def wake(self) -> None:
+        """Resume."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+    def status(self) -> dict[str, Any]:
+        """For status.json."""
+
+
+class Guarded:
+    """A companion whose exceptions are caught and counted, and that cannot hang the loop."""
+
+    def __init__(self, companion: Companion) -> None:
+        self.name = companion.name
+        self.outlasts = companion.outlasts
+        self.may_hang = companion.may_hang
+        self._thread = Worker() if companion.may_hang else None
+        self._hung: Answer | None = None
+        self.within = companion
+        self.failures = 0
+        self._noted = 0
+        self._last = ""
+        self._cost = (0.0, 0)
+
+    def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
+        nothing: Sequence[Row] = ()
+        found = list(self._call(lambda: self.within.beat(now_s, alarm), nothing))
+        if self.failures >= max(1, 2 * self._noted):
+            self._noted = self.failures
+            words = f"{self.name} failed {self.failures:,} times, now with {self._last}"
+            found.append(RecorderNote("source", words))
+        return found
+
+    def alarmed(self, pin: Pin) -> None:
+        self._call(lambda: self.within.alarmed(pin), None)
+
+    def cost(self) -> tuple[float, int]:
+        self._cost = self._call(self.within.cost, self._cost)
+        return self._cost
+
+    def rest(self) -> None:
+        self._call(self.within.rest, None)
+
+    def wake(self) -> None:
+        self._call(self.within.wake, None)
+
+    def close(self) -> None:
+        self._call(self.within.close, None)
+
+    def status(self) -> dict[str, Any]:
+        nothing: dict[str, Any] = {}
+        status = self._call(self.within.status, nothing)
+        return {**status, "failures": self.failures} if self.failures else status
+
+    def _call(self, function: Callable[[], T], otherwise: T) -> T:
+        try:
+            return function() if self._thread is None else self._in_time(function, otherwise)
+        except Exception as error:  # noqa: BLE001 - the guard: counted and recorded
+            self.failures += 1
+            self._last = printable(f"{type(error).__name__}: {error}".split("\n")[0])
+            return otherwise
+
+    def _in_time(self, function: Callable[[], T], otherwise: T) -> T:
+        """Call it in the thread; while that hangs, nothing more is called."""
+        assert self._thread is not None
+        if self._hung is not None and not self._hung.done.is_set():
+            return otherwise
+        self._hung = self._thread.call(self.name, function)
+        if not self._hung.done.wait(_MOST_S):
+            raise TimeoutError(f"no answer in {_MOST_S:g} s")
+        if self._hung.error is not None:
+            raise self._hung.error
+        return cast("T", self._hung.result)
+
+
+def make_in_time(make: Callable[[Place], Companion], place: Place) -> Companion:
+    """Create a companion that may hang in the kernel; one that comes too late is closed again."""
+    worker = Worker()
+    late = threading.Event()
+
+    def build() -> Companion:
+        made = make(place)
+        if late.is_set():
+            made.close()
+        return made
+
+    answer = worker.call("companion", build)
+    if not answer.done.wait(_MOST_S):
+        late.set()
+        worker.stop()
+        raise SourceTimeout("tracefs", f"the kernel did not answer in {_MOST_S:g} s")
+    worker.stop()
+    if answer.error is not None:
+        raise answer.error
+    return cast("Companion", answer.result)
+
 
 Made = Callable[[Place], Companion]
 
@@ -83,7 +225,7 @@ class Stacks:
         self._pinned = [*others[-_MOST_PINNED:], pin]
 
     def _spared(self) -> set[str]:
-        """Files of pinned minutes: retention decides about them, which knows pins."""
+        """Files of pinned minutes: retention, which knows the pins, deletes them."""
         return {
             os.path.basename(file.path)
             for file in self._stacks.closed()

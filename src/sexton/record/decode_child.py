@@ -1,12 +1,12 @@
 """The child that decodes: ``python -m sexton.record.decode_child DIR FILES [CACHE-BYTES]``.
 
-For each of perf's files: read, name, seal into the segment of its minutes, delete; one line on
-standard error reports the result (``done NAME SAMPLES BYTES``, ``waits NAME [WHY]``, ``gone
-NAME``, ``failed NAME WHY``). `sexton.record.decoding` starts it and listens.
+For each perf file: read it, resolve symbols, seal the result into the segment of its minutes,
+delete it; one line on standard error reports the result (``done NAME SAMPLES BYTES``, ``waits NAME
+[WHY]``, ``gone NAME``, ``failed NAME WHY``). `sexton.record.decoding` starts it and reads these.
 
-It may be killed at any point. Until the annex is renamed into its segment the file is all there is;
-from then on the annex says which file it was made from, and the next child deletes that file. One
-child works in a recording at a time, by a lock on ``stacks/`` that ends with it.
+It may be killed at any point. Before the annex is renamed into its segment nothing has changed;
+after that the annex names the file it was made from, and the next child deletes that file. A lock
+on ``stacks/``, which ends with the process, allows one child per recording.
 """
 
 from __future__ import annotations
@@ -18,32 +18,31 @@ import fcntl
 import gc
 import json
 import os
-import resource
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sexton.errors import SextonError
-from sexton.sandbox import Limits, confine, expendable
+from sexton.errors import SextonError, first_line
+from sexton.sandbox import confine_child
 
 if TYPE_CHECKING:
     from sexton.model.profile import Profile
     from sexton.profile.symbols.symbols import Symbols
 
-#: What a child may hold that is its own; a file of 1.1 million samples takes less.
+#: A child's own memory; a file of 1.1 million samples takes less.
 MEMORY_BYTES = 200 << 20
 _MOST_CPU_S = 300
 _MOST_WORDS = 200
-#: Symbols of one program, which are held beside the samples.
+#: Bytes read for the symbols of one program, which are in memory beside the samples.
 _MOST_PROGRAM = 32 << 20
-#: The disk's state, not the file's: there may be room the next time.
+#: Errors of the disk and not of the file: there may be room the next time.
 _LATER = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-#: mallopt(3): from which size on memory is the kernel's as soon as it is free.
+#: mallopt(3): freed blocks from this size on are returned to the kernel at once.
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _LARGE = -3, -1, 128 << 10
 
 
 class Request(NamedTuple):
-    """One file: its name, its boot ("" where that is not this one), about when it was written
+    """One file: its name, its boot ("" if not the current one), about when it was written
     (monotonic seconds), and whether to wait for a segment that is still open."""
 
     name: str
@@ -69,9 +68,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _bound() -> None:
-    """One thread, and no more memory or time than is ours; memory that is free goes back at once.
+    """One thread, bounded memory and CPU time; freed memory is returned at once.
 
-    Arrow is loaded when the stacks are decoded and most of that memory is free again.
+    Arrow is loaded later, after decoding, when most of the memory is free again.
     """
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ[name] = "1"
@@ -79,16 +78,10 @@ def _bound() -> None:
         allocator = ctypes.CDLL(None).mallopt
         allocator(_MMAP_THRESHOLD, _LARGE)
         allocator(_TRIM_THRESHOLD, _LARGE)
-    import numpy  # noqa: F401 - what libraries reserve is not what a file takes
+    import numpy  # noqa: F401 - what it reserves is not counted as the file's
 
-    # Containers' programs are read for their symbols: they are untrusted.
-    expendable()
-    confine(Limits(_reserved() + MEMORY_BYTES, _MOST_CPU_S), quiet=True)
-
-
-def _reserved() -> int:
-    with open("/proc/self/statm", "rb") as stream:
-        return int(stream.read().split()[5]) * resource.getpagesize()
+    # Programs of containers are read for their symbols: they are untrusted.
+    confine_child(MEMORY_BYTES, _MOST_CPU_S)
 
 
 def _say(words: str) -> None:
@@ -96,7 +89,7 @@ def _say(words: str) -> None:
 
 
 class Decoder:
-    """Decodes files of one recording; what names functions is kept between them."""
+    """Decodes files of one recording; symbols are kept between them."""
 
     def __init__(self, directory: Path, cache_bytes: int = 16 << 20) -> None:
         self.directory = directory
@@ -104,19 +97,20 @@ class Decoder:
         self._symbols: dict[str, Symbols] = {}
 
     def answer(self, request: Request) -> str:
-        """Decode one file, and say how that went."""
+        """Decode one file; returns the line that reports the result."""
         try:
             words = self.decode(request)
         except FileNotFoundError as error:
             if error.filename is None or os.path.basename(str(error.filename)) != request.name:
-                words = f"failed {request.name} {_words(error)}"
+                words = f"failed {request.name} {first_line(error)[:_MOST_WORDS]}"
             else:
-                words = f"gone {request.name}"  # retention was quicker
+                words = f"gone {request.name}"  # deleted by retention
         except MemoryError:
             words = f"failed {request.name} takes more than {MEMORY_BYTES >> 20} MB of memory"
         except (SextonError, OSError) as error:
             later = getattr(error, "errno", None) in _LATER
-            words = f"{'waits' if later else 'failed'} {request.name} {_words(error)}"
+            result = "waits" if later else "failed"
+            words = f"{result} {request.name} {first_line(error)[:_MOST_WORDS]}"
         gc.collect()
         return words
 
@@ -126,7 +120,7 @@ class Decoder:
         path = self.directory / "stacks" / request.name
         status = path.lstat()
         origin = Origin(request.name, status.st_size, status.st_mtime_ns)
-        if sealed_from(self.directory, origin) is not None:  # one of us was killed right then
+        if sealed_from(self.directory, origin) is not None:  # a child was killed before deleting it
             path.unlink()
             return f"done {request.name} 0 0"
         boot_id = request.boot_id or boot_at(self.directory, status.st_mtime)
@@ -196,11 +190,6 @@ class Decoder:
         name = free_name(home.path, origin.name)
         whole = write_annex(home.path, name, header, annex_tables(profile, heat))
         return sum(path.stat().st_size for path in whole.iterdir())
-
-
-def _words(error: BaseException) -> str:
-    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return said.split("\n")[0][:_MOST_WORDS]
 
 
 if __name__ == "__main__":

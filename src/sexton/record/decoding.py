@@ -1,18 +1,18 @@
 """Decodes the files that perf has closed, in a child process of the lowest priority.
 
 A file that perf has closed waits until the segment of its minutes is sealed. Then
-``python -m sexton.record.decode_child`` reads it, names its functions, seals heat and stacks into
-that segment (`sexton.store.annex`) and deletes the file. Files that wait together go to one child.
+``python -m sexton.record.decode_child`` reads it, resolves symbols, seals heat and stacks into that
+segment (`sexton.store.annex`) and deletes the file. Files that wait together go to one child.
 
-- One child at a time, nice 19, with a deadline, a bound on its memory (its own, and ours should
-  that fail) and on its CPU time; it dies with us. What it was making then is removed by the next
-  recorder, which finds the file still there.
+- One child at a time, nice 19, with a deadline and limits on memory (enforced by itself and by us)
+  and CPU time; it dies with us. What it had begun is then removed by the next recorder, and the
+  file is still there.
 - A file that cannot be decoded is kept, reported once, and does not delay the others. The next
   recorder tries it again.
-- When more wait than one child takes, the newest go first. Their number is in the status; what
-  bounds them on disk is what bounds perf's files.
-- What a child costs is counted over the minutes whose samples it decodes, since the budget looks
-  at single minutes.
+- If more files wait than one child takes, the newest go first. Their number is in the status; the
+  limit on perf's files bounds them on disk.
+- A child's cost is spread over the minutes whose samples it decodes, since the budget looks at
+  single minutes.
 """
 
 from __future__ import annotations
@@ -20,55 +20,54 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sexton.errors import SourceError
-from sexton.host.reader import text
 from sexton.host.runner import ChildOptions, Running, module_command, start
 from sexton.model.row import Row
 from sexton.model.rows.recorder import RecorderNote
 from sexton.model.text import count, printable
 from sexton.record.budget import exclude_child_cpu
-from sexton.record.companion import Place
 from sexton.record.decode_child import MEMORY_BYTES, Request
-from sexton.record.stacks import Closed, Rotation, closed_in
+from sexton.record.stacks import NO_COST, ChildCost, Closed, Rotation, closed_in, cost_of
 from sexton.store.annex import annex_name, home_of
 from sexton.store.layout import ASIDE
 from sexton.store.pins import Pin
 
+if TYPE_CHECKING:
+    from sexton.record.companions import Place
+
 NICE = 19
 _CHILD_OPTIONS = ChildOptions(nice=NICE, private=True, keep_stderr=True, dies_with_parent=True)
 _CHILD = "sexton.record.decode_child"
-#: How a child begins a line on one file.
+#: The first words of a child's lines.
 _WORDS = ("done", "waits", "gone", "failed")
-_OWN = re.compile(r"^RssAnon:\s*(\d+) kB$", re.MULTILINE)
-#: Of the recording's bytes, what names of programs may take.
+#: The symbol cache may take 1/32 of the recording's bytes.
 _CACHE_SHARE, _LEAST_CACHE = 32, 8 << 20
 _LOOK_S = 5.0
-#: Of a child; a busy node leaves little to the lowest priority.
+#: For one child; a busy node leaves little CPU to the lowest priority.
 _DEADLINE_S = 600.0
-#: Ours, where the child's own bound did not hold.
+#: Our own limit, if the child's did not work.
 _MOST_BYTES = MEMORY_BYTES + (64 << 20)
-#: Until the next child after a failure, and where a segment turned out to be open.
+#: Until the next child: after a failure, and if a segment was still open.
 _LATER_S, _WAIT_S = 300.0, 60.0
-#: What one child is given, within its deadline.
+#: What one child is given at most: files and bytes.
 _MOST_FILES, _MOST_RAW = 12, 384 << 20
-#: After so many failed children a file is not tried again.
+#: After this many failed children a file is not tried again.
 _MOST_TRIES = 3
-#: Past so many waiting files a note is recorded.
+#: With more waiting files than this a note is recorded.
 _BEHIND = 20
 
 
 class Pace(NamedTuple):
     """When files are decoded.
 
-    A file is due as soon as the segment that holds most of its minutes is sealed, and after
-    `patience_s` in any case. At the end there are `close_s` for what is left.
+    A file is due when the segment that holds most of its minutes is sealed, and after `patience_s`
+    in any case. Closing takes at most `close_s` for the rest.
     """
 
     patience_s: float = 900.0
@@ -91,18 +90,17 @@ class Counts:
 
 @dataclass(slots=True)
 class _Batch:
-    """One child and what it was given."""
+    """One child and its files."""
 
     child: Running
     files: dict[str, Closed]
     began_s: float
-    cpu_s: float = 0.0
-    rss_bytes: int = 0
+    cost: ChildCost = NO_COST
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Since when a file is known, and how often a child ended over it."""
+    """Since when a file is known, and how many children failed on it."""
 
     since_s: float
     tries: int = 0
@@ -110,7 +108,7 @@ class _Waiting:
 
 
 class Decoding:
-    """A companion of the recorder, beside the one that has perf write the files."""
+    """The companion that decodes what `Stacks` has recorded."""
 
     name = "perf.decode"
     outlasts = True  # the last file's segment is sealed after perf has ended
@@ -144,7 +142,7 @@ class Decoding:
         return [RecorderNote("stacks", words) for words in notes]
 
     def alarmed(self, pin: Pin) -> None:
-        """Nothing: files are decoded as soon as they can be."""
+        """No effect: files are decoded as soon as possible."""
 
     def cost(self) -> tuple[float, int]:
         now_s = time.monotonic()
@@ -159,7 +157,7 @@ class Decoding:
                 self._spent_s += cpu_s
             else:
                 owed += cpu_s * max(now_s - begin, 0.0) / (end - begin)
-        return self._spent_s + owed, 0 if batch is None else batch.rss_bytes
+        return self._spent_s + owed, 0 if batch is None else batch.cost.rss_bytes
 
     def rest(self) -> None:
         self._resting = True
@@ -193,7 +191,7 @@ class Decoding:
     # Which files, and when.
 
     def _look(self, now_s: float) -> list[Closed]:
-        """What is there and not given up, the newest first."""
+        """Files that are waiting and have not failed, newest first."""
         found = {os.path.basename(file.path): file for file in closed_in(self._folder)}
         self._known = {
             name: self._known.get(name) or _Waiting(now_s) for name in found
@@ -209,7 +207,7 @@ class Decoding:
         return waiting[::-1]
 
     def _due(self, now_s: float, waiting: list[Closed]) -> list[Closed]:
-        """As many as one child takes."""
+        """The files for one child."""
         chosen: list[Closed] = []
         for file in waiting:
             if not self._has_home(now_s, file):
@@ -229,7 +227,7 @@ class Decoding:
         return home.path is not None and not home.waits
 
     def _last(self, now_s: float) -> list[Closed]:
-        """At the end everything is due, and waits for no segment any more."""
+        """All waiting files: at the end they do not wait for their segments any more."""
         waiting = self._look(now_s)
         for name in self._known:
             self._known[name].since_s = now_s - self._pace.patience_s
@@ -268,25 +266,23 @@ class Decoding:
             self._end(now_s, said, "" if status == 0 else f"ended with {status}")
         elif now_s - batch.began_s > _DEADLINE_S:
             self._end(now_s, said, f"not finished after {_DEADLINE_S:.0f} s; killed")
-        elif batch.rss_bytes > _MOST_BYTES:
-            self._end(now_s, said, f"used {batch.rss_bytes >> 20} MB of memory; killed")
+        elif batch.cost.rss_bytes > _MOST_BYTES:
+            self._end(now_s, said, f"used {batch.cost.rss_bytes >> 20} MB of memory; killed")
 
     def _measure(self, batch: _Batch) -> None:
-        """CPU time, and memory that is its own: the libraries it maps are those we map."""
-        with contextlib.suppress(SourceError):  # it is gone: the last reading stands
-            files, place = self._place.host.files, f"/proc/{batch.child.pid}"
-            fields = text(files, f"{place}/stat").rpartition(")")[2].split()
-            batch.cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-            found = _OWN.search(text(files, f"{place}/status"))
-            batch.rss_bytes = int(found[1]) << 10 if found is not None else 0
+        """CPU time and anonymous memory: the libraries it maps are shared with us."""
+        with contextlib.suppress(SourceError):  # it has exited: keep the last reading
+            batch.cost = cost_of(self._place.host, batch.child.pid, "RssAnon")
 
     def _end(self, now_s: float, said: str, why: str) -> None:
-        """Take in its report on each file; if it died, that counts against the file it was at."""
+        """Count its report on each file; if it died, blame the file it was decoding."""
         batch = self._batch
         assert batch is not None
         batch.child.stop(patience_s=0.5)
         self._batch = None
-        self._pay(now_s, batch)
+        exclude_child_cpu(batch.cost.cpu_s)
+        span_s = self._segment_s * max(len(batch.files), 1)
+        self._owed.append((now_s, now_s + span_s, batch.cost.cpu_s))
         reported: dict[str, str] = {}
         disk = False
         for line in said.splitlines():
@@ -336,13 +332,8 @@ class Decoding:
         self.counts.last_error = printable(why)
         self._notes.append(f"{name} not decoded, kept as perf wrote it: {printable(why)}")
 
-    def _pay(self, now_s: float, batch: _Batch) -> None:
-        exclude_child_cpu(batch.cpu_s)
-        span_s = self._segment_s * max(len(batch.files), 1)
-        self._owed.append((now_s, now_s + span_s, batch.cpu_s))
-
     def _give_up(self) -> None:
-        """End the child where one runs; what it was making is removed, its file stays."""
+        """End the child if one is running; its partial output is removed, its file stays."""
         batch = self._batch
         if batch is None:
             return

@@ -15,14 +15,14 @@ import os
 import re
 import secrets
 import shutil
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from sexton.errors import StoreError
+from sexton.errors import StoreError, first_line
 from sexton.model.text import printable
+from sexton.record.sampler import Worker
 from sexton.store.layout import ASIDE, read_plain, write_all
 
 #: Schemes tested with pyarrow, or aliases of those.
@@ -31,7 +31,7 @@ _PROBE_S = 30.0
 #: Per attempt; the SDK makes several.
 _CONNECT_S, _REQUEST_S = 5.0, 10.0
 #: Defaults unless the URL sets them: one request for small files, limited retries.
-_ASKED = {"s3": "allow_delayed_open=true", "gs": "retry_limit_seconds=30"}
+_DEFAULTS = {"s3": "allow_delayed_open=true", "gs": "retry_limit_seconds=30"}
 _AWS = re.compile(r".*AWS Error (\w+) during \w+ operation: (.*)")
 #: Keys may appear before an @ and after a ?; a key may contain slashes.
 _KEYS = re.compile(r"(?<=://)\S*@|(?<=\?)\S+")
@@ -67,9 +67,8 @@ def one_line(error: BaseException) -> str:
     >>> one_line(OSError("When … 'k': AWS Error NO_SUCH_BUCKET during Put operation: none here"))
     'NO_SUCH_BUCKET: none here'
     """
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    text = printable(_KEYS.sub("…", text.split("\n")[0]))
-    if found := _AWS.fullmatch(text):  # not which request of the many an upload takes
+    text = printable(_KEYS.sub("…", first_line(error)))
+    if found := _AWS.fullmatch(text):  # without the name of the failed request
         text = f"{found[1]}: {found[2]}"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
@@ -105,24 +104,16 @@ def _opened(url: str, recording: Path) -> Destination:
 
 def _within(action: Callable[[], Any], url: str) -> Any:
     """The result of the call; `StoreError` if it fails or times out."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append(action())
-        except Exception as error:  # noqa: BLE001 - any error means that shipping is impossible
-            outcome.append(error)
-
-    thread = threading.Thread(target=run, name="sexton-ship-probe", daemon=True)
-    thread.start()
-    thread.join(_PROBE_S)
-    if not outcome:
+    worker = Worker()
+    answer = worker.call("ship", action)
+    worker.stop()
+    if not answer.done.wait(_PROBE_S):
         raise StoreError(f"--ship {shown(url)}: no answer within {_PROBE_S:.0f} s")
-    if isinstance(outcome[0], StoreError):
-        raise outcome[0]
-    if isinstance(outcome[0], Exception):
-        raise StoreError(f"--ship {shown(url)}: {one_line(outcome[0])}")
-    return outcome[0]
+    if isinstance(answer.error, StoreError):
+        raise answer.error
+    if answer.error is not None:
+        raise StoreError(f"--ship {shown(url)}: {one_line(answer.error)}")
+    return answer.result
 
 
 class Directory:
@@ -241,17 +232,12 @@ def _file_system(url: str) -> tuple[Any, str]:
     import pyarrow as pa
     from pyarrow import fs
 
-    more = _ASKED.get(url.partition("://")[0], "")
+    opened: Callable[[str], tuple[Any, str]] = fs.FileSystem.from_uri
+    more = _DEFAULTS.get(url.partition("://")[0], "")
     if more and more.partition("=")[0] not in url:
-        try:
-            found: tuple[Any, str] = fs.FileSystem.from_uri(
-                f"{url}{'&' if '?' in url else '?'}{more}"
-            )
-            return found
-        except pa.ArrowInvalid:  # an older pyarrow that does not know it, or a bad URL: see below
-            pass
-    found = fs.FileSystem.from_uri(url)
-    return found
+        with contextlib.suppress(pa.ArrowInvalid):  # an older pyarrow, or a bad URL: raised below
+            return opened(f"{url}{'&' if '?' in url else '?'}{more}")
+    return opened(url)
 
 
 def _limited(files: Any) -> Any:
@@ -259,7 +245,7 @@ def _limited(files: Any) -> Any:
     that stopped answering blocks for minutes."""
     if files.type_name != "s3":
         return files
-    make, (known, *_) = files.__reduce__()  # what pickling would keep of it: its arguments
+    make, (known, *_) = files.__reduce__()  # its arguments, as pickling would store them
     if not isinstance(known, dict):
         return files
     return make({**known, "connect_timeout": _CONNECT_S, "request_timeout": _REQUEST_S})

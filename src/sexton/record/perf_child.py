@@ -102,7 +102,7 @@ def last_words(said: str) -> str:
     return (errors or lines or [""])[-1][:200]
 
 
-def end_leftovers(host: Host, folder: str, patience_s: float = 5.0) -> int:
+def end_leftovers(host: Host, folder: str) -> int:
     """End every perf that still writes into `folder`; returns how many.
 
     They were left by a killed recorder of ours: the caller holds the recording's lock. SIGTERM
@@ -116,7 +116,7 @@ def end_leftovers(host: Host, folder: str, patience_s: float = 5.0) -> int:
             try:
                 if not _writes_into(host, pid, folder):
                     continue
-                for how, wait_s in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 1.0)):
+                for how, wait_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 1.0)):
                     signal.pidfd_send_signal(held, how)
                     if select.select([held], [], [], wait_s)[0]:
                         break
@@ -137,16 +137,13 @@ def _writes_into(host: Host, pid: int, folder: str) -> bool:
     try:
         if not text(host.files, f"/proc/{pid}/comm").startswith("perf"):
             return False
-        if os.fsencode(f"{folder}/perf.data") in _arguments(host, pid):
+        arguments = host.files.read(f"/proc/{pid}/cmdline").split(b"\0")
+        if os.fsencode(f"{folder}/perf.data") in arguments:
             return True
         open_files = host.files.names(f"/proc/{pid}/fd")
     except SourceError:  # it has exited, or is not ours
         return False
     return any(_leads_into(host, f"/proc/{pid}/fd/{file}", folder) for file in open_files)
-
-
-def _arguments(host: Host, pid: int) -> list[bytes]:
-    return host.files.read(f"/proc/{pid}/cmdline").split(b"\0")
 
 
 def _leads_into(host: Host, descriptor: str, folder: str) -> bool:

@@ -1,9 +1,9 @@
-"""What the recorder would do on this node, before it does any of it.
+"""What the recorder would do on this node, without doing it.
 
-Every file is read as the recorder would read it, under the same guard and bounds, twice: the first
-reading opens, the second costs what all that follow will. What would change the node is only
-looked at from outside: no trace instance is made, no BPF program loaded, no perf started, no
-directory made, no lock taken for longer than it takes to see that it is free.
+Every file is read as the recorder would read it, under the same guard and limits, twice: the first
+reading opens it, the second costs what all later ones will. What would change the node is only
+inspected: no trace instance is created, no BPF program loaded, no perf started, no directory
+created, no lock held for longer than it takes to see that it is free.
 
 Disk use is an estimate. A sealed segment holds one Parquet file per table: about `FILE_BYTES` with
 hardly any rows, and `ROW_BYTES` more for each row. Both were measured on sealed segments of 96
@@ -34,9 +34,8 @@ from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.counters import delta
 from sexton.model.row import table
-from sexton.model.rows.cpu import Interrupt
+from sexton.model.rows.cpu import Interrupt, ProbeCost, SoftirqWait
 from sexton.model.rows.net import NicQueue
-from sexton.model.rows.softirq import ProbeCost, SoftirqWait
 from sexton.model.window import SourceState
 from sexton.record import budget
 from sexton.record.destination import shown
@@ -48,7 +47,7 @@ from sexton.sources.bpf.program import VALUE_BYTES
 from sexton.sources.registry import Source
 from sexton.sources.tracefs.instance import BUFFER_KB, GRANT, detached, find_tracefs
 from sexton.sources.tracefs.ring import EVENTS, buffer_kb
-from sexton.store.layout import DIRECTORIES, is_locked
+from sexton.store.layout import DIRECTORIES, is_locked, lock_holder
 from sexton.store.retention import PINNED_SHARE, Limits
 from sexton.store.writer import SEGMENT_S
 
@@ -57,7 +56,7 @@ from sexton.store.writer import SEGMENT_S
 #: a child takes up to 150 MB for a few seconds every ten minutes, half of it mapped libraries.
 EXPECTED_RSS = 60 << 20
 #: CPU of flushing (9 to 12 µs) and sealing (5 to 6 µs) a row, measured on Linux 6.18 at 280 rows a
-#: second. What each table costs whatever its rows is in it, so big nodes are overestimated.
+#: second. It includes the fixed cost of each table, so big nodes are overestimated.
 WRITE_S = 15e-6
 _PERF_PAGES = 128 + 1
 _CGROUP_EVENTS = ("cgroup:cgroup_mkdir", "cgroup:cgroup_rmdir", "cgroup:cgroup_release")
@@ -234,8 +233,8 @@ class Wanted(NamedTuple):
 class Planned(NamedTuple):
     """A source: how often it is read, and what a reading cost just now.
 
-    `read_s` is `None` where there was none to be had: `state`, `detail` and `grant` say why.
-    `closer`: every second while an alarm is active.
+    `read_s` is `None` if it could not be read: `state`, `detail` and `grant` say why. `closer`: it
+    is read every second while an alarm is active.
     """
 
     id: str
@@ -255,9 +254,9 @@ class Planned(NamedTuple):
 
 
 class KernelUse(NamedTuple):
-    """Events taken from the kernel and the memory that takes there; `problem` is empty if it can.
+    """Events taken from the kernel, and the kernel memory they need.
 
-    `problem` is by what can be seen from outside: only arming it is the proof.
+    `problem` is empty if nothing prevents it, as far as can be seen without trying.
     """
 
     what: str
@@ -289,14 +288,14 @@ class Room(NamedTuple):
 
     @property
     def full(self) -> float:
-        """What it will come to, by age or by size, whichever is less."""
+        """The size it will reach, limited by age or by bytes."""
         hours = self.limits.age_s / 3600
         return min(self.limits.most_bytes, hours * (self.an_hour + self.stacks_an_hour))
 
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """All of it. `problem` is why the recorder cannot start, empty if it can."""
+    """The whole result. `problem` is why the recorder cannot start, empty if it can."""
 
     directory: str
     problem: str
@@ -314,17 +313,17 @@ class Preflight:
 
     @property
     def share(self) -> float:
-        """Of one core, reading and writing."""
+        """Share of one core, for reading and writing."""
         return sum(source.share for source in self.reads) + self.written_share
 
     @property
     def kernel_bytes(self) -> int:
-        """Buffers in the kernel, of what can be had."""
+        """Kernel buffers of what is available."""
         return sum(use.buffer_bytes for use in self.kernel if not use.problem)
 
 
 def preflight(host: Host, wanted: Wanted) -> Preflight:
-    """Look, and change nothing."""
+    """Inspect this node, and change nothing."""
     parts = wanted.parts
     sources = recorded_sources(probe=parts.probe, trace=parts.trace)
     reads, rows = _read(host, sources)
@@ -369,7 +368,7 @@ def why_not(host: Host, directory: Path) -> str:
         if os.path.lexists(path) and not os.access(path, needed, effective_ids=True):
             return f"{path}: {_refusal(path)}"
     if is_locked(directory):
-        return f"{directory}: {_holder(directory)} is recording here already"
+        return f"{directory}: {lock_holder(directory)} is recording here already"
     return ""
 
 
@@ -378,16 +377,8 @@ def _refusal(path: Path) -> str:
     return "read-only file system" if read_only else "this user may not write there"
 
 
-def _holder(directory: Path) -> str:
-    try:
-        holder = (directory / "LOCK").read_bytes()[:32].decode("ascii", "replace").strip()
-    except OSError:
-        holder = ""
-    return f"process {holder}" if holder.isdecimal() else "another process"
-
-
 def _nearest(directory: Path) -> Path:
-    """The directory, or the first of its parents that is there."""
+    """The directory, or the nearest parent that exists."""
     whole = directory.absolute()
     return next(parent for parent in (whole, *whole.parents) if os.path.lexists(parent))
 
@@ -395,16 +386,15 @@ def _nearest(directory: Path) -> Path:
 def _free(directory: Path) -> tuple[str, int | None]:
     place = _nearest(directory)
     try:
-        found = os.statvfs(place)
+        return str(place), shutil.disk_usage(place).free
     except OSError:
         return str(place), None
-    return str(place), found.f_bavail * found.f_frsize
 
 
 def _read(host: Host, sources: Sequence[Source]) -> tuple[tuple[Planned, ...], dict[str, int]]:
-    """Each source as it fared, and the rows that a reading of each table gave.
+    """Each source with its cost, and the number of rows in a reading of each table.
 
-    What is read once an hour is read once.
+    Hourly sources are read once, others twice.
     """
     opened = [source for source in sources if not source.id.startswith(_NOT_OPENED)]
     often = {source.id for source in opened if source.period_s <= TABLES_S}
@@ -476,7 +466,7 @@ def _kernel(host: Host, parts: Parts, cores: int) -> tuple[KernelUse, ...]:
 
 
 def _tracing(host: Host) -> tuple[str, str]:
-    """What stands against a trace instance, and what would help; both empty where nothing does."""
+    """Why a trace instance is not possible, and what would help; both empty if it is."""
     try:
         place = find_tracefs(host)
         instances = f"{place}/instances"
@@ -486,9 +476,8 @@ def _tracing(host: Host) -> tuple[str, str]:
     except SourceError as error:
         problem = str(error)
     try:
-        os.close(
-            detached("tracefs")
-        )  # as the recorder would: invisible to others, gone when closed
+        # As the recorder would: invisible to others, gone when closed.
+        os.close(detached("tracefs"))
     except OSError:
         return problem, f"{GRANT}; sudo sexton record"
     return "", ""
@@ -497,11 +486,8 @@ def _tracing(host: Host) -> tuple[str, str]:
 def _perf(host: Host) -> tuple[str, str]:
     if shutil.which("perf", path=_PATH) is None:
         return "perf is not installed", INSTALL
-    try:
-        free = int(text(host.files, "/proc/sys/kernel/perf_event_paranoid")) < 0
-    except (SourceError, ValueError):
-        free = False
-    if free or has(effective(host), "CAP_PERFMON"):
+    paranoid = _number(host, "/proc/sys/kernel/perf_event_paranoid")
+    if (paranoid is not None and paranoid < 0) or has(effective(host), "CAP_PERFMON"):
         return "", ""
     return "needs CAP_PERFMON, or kernel.perf_event_paranoid below 0", AS_ROOT
 
@@ -558,19 +544,19 @@ ROW_BYTES = {
     "vm_counter": 1.3,
 }
 _OTHER_ROW_BYTES = 20.0
-#: What a sample took here at most, decoded, kernel and user chains.
+#: The most that a decoded sample took in our measurements, kernel and user stacks.
 KEPT_STACK_BYTES = 10.0
 
 
 def segment_bytes(rows: Mapping[str, float]) -> float:
-    """A sealed segment with so many rows of each table."""
+    """The size of a sealed segment with this many rows of each table."""
     return sum(
         FILE_BYTES + number * ROW_BYTES.get(name, _OTHER_ROW_BYTES) for name, number in rows.items()
     )
 
 
 def bytes_an_hour(per_reading: Mapping[str, int], periods: Mapping[str, float]) -> float:
-    """Tables by their rows in one reading, and how often each is read."""
+    """From the rows in one reading of each table, and how often it is read."""
     segments = 3600 / SEGMENT_S
     regular = {
         name: number * max(1.0, SEGMENT_S / periods[name])

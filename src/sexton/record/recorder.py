@@ -22,15 +22,14 @@ from sexton.errors import SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.row import Row, table
-from sexton.model.rows.cpu import Interrupt
+from sexton.model.rows.cpu import Interrupt, ProbeCost
 from sexton.model.rows.net import NicQueue
 from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
-from sexton.model.rows.softirq import ProbeCost
 from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.record import budget as budgets
 from sexton.record.budget import Budget, Spent
-from sexton.record.companion import Companion, Guarded, Place, make_in_time
+from sexton.record.companions import Companion, Guarded, Place, make_in_time
 from sexton.record.sampler import Sampler
 from sexton.record.schedule import CLOSER, EVERY_S, recorded_sources
 from sexton.record.sealing import ChildSealer

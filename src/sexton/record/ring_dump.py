@@ -1,18 +1,16 @@
 """The event ring, written to a file by a child process so that the recorder does not wait.
 
 ``python -m sexton.record.ring_dump INSTANCE OUT SINCE_NS`` reads a held instance core by core,
-merges them by time and writes Parquet (zstd) with a `TraceEvent`'s columns: aside, synced, renamed,
-0600. It holds some thousand events in memory at a time, whatever the size of the ring.
+merges them by time and writes Parquet (zstd) with a `TraceEvent`'s columns, under a temporary name
+until it is complete. It holds some thousand events in memory at a time, whatever the ring's size.
 
 The instance is usually reached through a detached mount, by a descriptor of the recorder:
 ``/proc/self/fd/7/instances/…``. The child inherits it under the same number, so the path works in
-both. Names are stored as in the store (`sexton.store.escaped`).
+both. Text is escaped as in a recording (`sexton.store.encoding`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 import time
 from itertools import islice
@@ -24,16 +22,16 @@ from sexton.host.runner import ChildOptions, Running, module_command, start
 from sexton.model.row import fields_of
 from sexton.model.rows.trace import TraceEvent
 from sexton.sources.tracefs.ring import EventRing, events
-from sexton.store.layout import sync_directory
+from sexton.store.layout import ASIDE, sync_directory, written_aside
 
 _BATCH = 16_384
 _PATIENCE_S = 120.0
-#: As the recorder's, not 19: on a busy node that would take too long, and the ring is paused.
+#: As the recorder, not 19: that would take too long on a busy node, while the ring is paused.
 _NICE = 10
 
 
 class DumpEnd(NamedTuple):
-    """How a dump ended: `path` is there if `reason` is empty."""
+    """How a dump ended: `path` exists if `reason` is empty."""
 
     path: str
     seconds: float
@@ -44,7 +42,7 @@ class Dumping:
     """A dump in progress; the ring is paused until it ends."""
 
     def __init__(self, ring: EventRing, path: str, seconds: float = 10.0) -> None:
-        """Hold the ring and begin; raises `SourceError` where no child can be started."""
+        """Hold the ring and start; raises `SourceError` if no child can be started."""
         self._ring = ring
         self._path = path
         self._began_s = time.monotonic()
@@ -63,7 +61,7 @@ class Dumping:
                 ring.release()
 
     def poll(self) -> DumpEnd | None:
-        """`None` while it works; once it is done, how it ended."""
+        """How it ended; `None` while it is running."""
         if self._child is None:
             return self._end
         status = self._child.status()
@@ -75,7 +73,7 @@ class Dumping:
         return None
 
     def close(self) -> None:
-        """Give it up, where it is not done yet."""
+        """Abort it if it is still running."""
         if self._child is not None:
             self._finish("given up")
 
@@ -85,45 +83,35 @@ class Dumping:
         self._child = None
         self._ring.release()
         if why:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{self._path}.tmp")
+            path = Path(self._path)
+            path.with_name(f"{ASIDE}{path.name}").unlink(missing_ok=True)
         self._end = DumpEnd(self._path, time.monotonic() - self._began_s, why)
         return self._end
 
 
 def write_dump(instance: str, out: str, since_ns: int) -> int:
-    """Write the events of a held instance to `out`; how many."""
+    """Write the events of a held instance to `out`; returns how many."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from sexton.store.escaped import escape
+    from sexton.store.encoding import escape
 
     names = fields_of(TraceEvent)
     types = (pa.int64(), pa.int32(), pa.int32(), pa.string(), pa.string(), pa.string())
     schema = pa.schema(list(zip(names, types, strict=True)))
-    aside = f"{out}.tmp"
     written = 0
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-                found = events(instance, since_ns)
-                while rows := list(islice(found, _BATCH)):
-                    mono, cpu, pid, comm, event, detail = zip(*rows, strict=True)
-                    texts = ([escape(text) for text in column] for column in (comm, event, detail))
-                    columns = [mono, cpu, pid, *texts]
-                    batch = pa.record_batch(
-                        [pa.array(v, t) for v, t in zip(columns, types, strict=True)], schema=schema
-                    )
-                    writer.write_batch(batch)
-                    written += len(rows)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(aside, out)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(aside)
-        raise
+    with (
+        written_aside(Path(out)) as file,
+        pq.ParquetWriter(file, schema, compression="zstd") as writer,
+    ):
+        found = events(instance, since_ns)
+        while rows := list(islice(found, _BATCH)):
+            mono, cpu, pid, comm, event, detail = zip(*rows, strict=True)
+            texts = ([escape(text) for text in column] for column in (comm, event, detail))
+            columns = [mono, cpu, pid, *texts]
+            arrays = [pa.array(v, t) for v, t in zip(columns, types, strict=True)]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+            written += len(rows)
     sync_directory(Path(out).parent)
     return written
 

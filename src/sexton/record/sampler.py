@@ -7,7 +7,6 @@ misses its deadline, it is abandoned with the thread that waits for it, and the 
 
 from __future__ import annotations
 
-import functools
 import os
 import queue
 import threading
@@ -39,7 +38,7 @@ _STATES: tuple[tuple[type[SourceError], str], ...] = (
     (SourceTimeout, "timeout"),
     (SourceSkipped, "skipped"),
 )
-#: Sources due within so many seconds are read now.
+#: Sources due within this many seconds are read now.
 _SLACK_S = 0.02
 _NEVER_S = 1e18
 _MOST_EVENTS = 500
@@ -55,16 +54,11 @@ _PROMPT_S = 1.0
 _LOOK_AGAIN_S = 60.0
 
 
-def default_sources(*options: str) -> tuple[Source, ...]:
-    """All sources except opt-in ones whose option is not in `options`."""
-    return enabled_sources(*options)
-
-
 @dataclass(slots=True)
 class Answer:
     """The result of a call, and when it ended."""
 
-    rows: list[Row] = field(default_factory=list)
+    result: Any = None
     error: BaseException | None = None
     moment: tuple[float, float] = (0.0, 0.0)
     spent_s: float = 0.0
@@ -77,13 +71,13 @@ class Worker:
 
     def __init__(self) -> None:
         self._busy: tuple[Answer | None, float] = (None, 0.0)
-        self._calls: queue.SimpleQueue[tuple[str, Callable[[], Iterable[Row]], Answer] | None] = (
+        self._calls: queue.SimpleQueue[tuple[str, Callable[[], Any], Answer] | None] = (
             queue.SimpleQueue()
         )
         self._thread = threading.Thread(target=self._loop, name=_IDLE, daemon=True)
         self._thread.start()
 
-    def call(self, name: str, function: Callable[[], Iterable[Row]]) -> Answer:
+    def call(self, name: str, function: Callable[[], Any]) -> Answer:
         """Queue a call; while it runs the thread has its name, which says what hangs."""
         answer = Answer()
         self._calls.put((name, function, answer))
@@ -117,7 +111,7 @@ class Worker:
             self._busy = (answer, time.monotonic())
             began, cpu_began = time.perf_counter(), time.thread_time()
             try:
-                answer.rows.extend(function())
+                answer.result = function()
             except BaseException as error:  # noqa: BLE001 - the guard: counted and written down
                 answer.error = error
             answer.spent_s = time.perf_counter() - began
@@ -128,7 +122,7 @@ class Worker:
 
 
 @dataclass(slots=True, eq=False)
-class _Seat:
+class _Slot:
     """One source in the schedule, with its results so far."""
 
     source: Source
@@ -140,15 +134,9 @@ class _Seat:
     detail: str = "not read yet"
     grant: str | None = None
     reads: int = 0
-    failures: int = 0
     spent_s: float = 0.0
     cpu_s: float = 0.0
     rests: bool = False
-
-
-def _closed(reading: Reading) -> tuple[Row, ...]:
-    reading.close()
-    return ()
 
 
 def _place(error: BaseException) -> str:
@@ -188,8 +176,8 @@ class Sampler:
         self.host = host
         self._batches: dict[type[Row], list[Batch[Any]]] = defaultdict(list)
         self._give = keep or (lambda kind, batch: self._batches[kind].append(batch))
-        chosen = default_sources() if sources is None else sources
-        self._seats = [_Seat(source, due_s=0.0) for source in chosen]
+        chosen = enabled_sources() if sources is None else sources
+        self._slots = [_Slot(source, due_s=0.0) for source in chosen]
         self._worker = Worker()
         #: In a recorder, a second thread for slow sources, which are not waited for.
         self._aside = Worker() if keep is not None else None
@@ -211,12 +199,12 @@ class Sampler:
             self._aside.stop(_PATIENCE_S)
         end_s = time.monotonic() + _PATIENCE_S
         worker = Worker()
-        for seat in self._seats:
-            if seat.reading is None or self._is_stuck(seat):
+        for slot in self._slots:
+            if slot.reading is None or self._is_stuck(slot):
                 continue
-            # To remove a trace instance waits for all cores: closing may hang like reading.
-            closed = worker.call(seat.source.id, functools.partial(_closed, seat.reading))
-            seat.reading = None
+            # Removing a trace instance waits for all cores: closing may hang like reading.
+            closed = worker.call(slot.source.id, slot.reading.close)
+            slot.reading = None
             if not closed.done.wait(max(end_s - time.monotonic(), _LEAST_PATIENCE_S)):
                 worker = worker.successor()
             elif closed.error is not None:
@@ -233,7 +221,7 @@ class Sampler:
         while (gone := time.monotonic() - began) < seconds - _SLACK_S:
             if tick is not None:
                 tick(gone)
-            next_due = min((seat.due_s for seat in self._seats), default=began + seconds)
+            next_due = min((slot.due_s for slot in self._slots), default=began + seconds)
             wake = min(max(next_due, time.monotonic()), began + seconds, time.monotonic() + 1.0)
             time.sleep(max(0.0, wake - time.monotonic()))
             if time.monotonic() - began < seconds - _SLACK_S:
@@ -249,66 +237,64 @@ class Sampler:
             if moving is None:  # the one tree a source may keep hold of
                 self.host.files = moving = MovingFiles(files)
             moving.now, self.host.moment = files, moment
-            self._read(self._seats)
+            self._read(self._slots)
         return self.window()
 
     def read_due(self, now: float, before_s: float = _NEVER_S) -> None:
-        """Read whatever is due by `now`; what will be read at `before_s` anyway may wait for that.
-
-        It may where less than half a period is left: a process table read twice within a second
-        costs as much as two seconds' worth of it and shows less.
+        """Read what is due by `now`, except what is read at `before_s` anyway, if that is less than
+        half a period away: a process table read twice within a second costs twice and shows less.
         """
         self._look_aside()
         due = []
-        for seat in self._seats:
-            if seat.due_s <= now + _SLACK_S:
-                period = seat.source.period_s
+        for slot in self._slots:
+            if slot.due_s <= now + _SLACK_S:
+                period = slot.source.period_s
                 if before_s - now <= period / 2 + _SLACK_S:
-                    seat.due_s = before_s
+                    slot.due_s = before_s
                     continue
-                due.append(seat)
+                due.append(slot)
                 # A late read does not make the next one come early: the schedule moves on.
-                seat.due_s = max(seat.due_s or now, now - period) + period if period else _NEVER_S
+                slot.due_s = max(slot.due_s or now, now - period) + period if period else _NEVER_S
         self._read(due)
 
     def read_all(self) -> None:
         """Read every periodic source once more, for the window's closing edge."""
-        self._read([seat for seat in self._seats if seat.source.period_s])
+        self._read([slot for slot in self._slots if slot.source.period_s])
 
     @property
     def next_due_s(self) -> float:
         """When the next source is due (monotonic seconds)."""
-        return min((seat.due_s for seat in self._seats), default=_NEVER_S)
+        return min((slot.due_s for slot in self._slots), default=_NEVER_S)
 
     def pace(self, source_id: str, period_s: float) -> None:
         """Change how often a source is read."""
-        for seat in self._seats:
-            if seat.source.id == source_id and seat.source.period_s != period_s:
-                seat.source = replace(seat.source, period_s=period_s)
-                seat.due_s = min(seat.due_s, time.monotonic() + period_s)
+        for slot in self._slots:
+            if slot.source.id == source_id and slot.source.period_s != period_s:
+                slot.source = replace(slot.source, period_s=period_s)
+                slot.due_s = min(slot.due_s, time.monotonic() + period_s)
 
     def read_now(self, source_ids: Collection[str]) -> None:
         """Read these out of turn; their schedule stays."""
-        wanted = (seat for seat in self._seats if seat.source.id in source_ids)
-        self._read([seat for seat in wanted if not seat.rests])
+        wanted = (slot for slot in self._slots if slot.source.id in source_ids)
+        self._read([slot for slot in wanted if not slot.rests])
 
     def rest(self, source_id: str, why: str) -> None:
         """Pause a source until `wake`, and say why."""
-        for seat in self._seats:
-            if seat.source.id == source_id and not seat.rests:
-                seat.rests, seat.due_s = True, _NEVER_S
-                seat.state, seat.detail, seat.grant = "skipped", why, ""
+        for slot in self._slots:
+            if slot.source.id == source_id and not slot.rests:
+                slot.rests, slot.due_s = True, _NEVER_S
+                slot.state, slot.detail, slot.grant = "skipped", why, ""
 
     def wake(self, source_id: str) -> None:
         """Read it again on its schedule."""
-        for seat in self._seats:
-            if seat.source.id == source_id and seat.rests:
-                seat.rests, seat.due_s = False, time.monotonic()
+        for slot in self._slots:
+            if slot.source.id == source_id and slot.rests:
+                slot.rests, slot.due_s = False, time.monotonic()
 
     def forget(self, before_mono_s: float, events: Collection[type[Row]] = ()) -> None:
-        """Drop batches older than that, but the newest of each; for screens that run for hours.
+        """Drop batches older than that, except the newest of each; for screens that run for hours.
 
-        Of `events`, which are read once each, the last `_MOST_EVENTS` batches that hold any stay.
+        Of `events`, which are read once each, the last `_MOST_EVENTS` non-empty batches stay.
         """
         for kind, batches in self._batches.items():
             if kind in events:
@@ -324,141 +310,140 @@ class Sampler:
 
     def window(self) -> Window:
         """What has been read so far."""
-        providers = {kind: seat.source.id for seat in self._seats for kind in seat.source.rows}
+        providers = {kind: slot.source.id for slot in self._slots for kind in slot.source.rows}
         return Window(self._batches, self.states(), providers)
 
     def states(self) -> tuple[SourceState, ...]:
         """The state of every source."""
         return tuple(
             SourceState(
-                id=seat.source.id,
-                path=seat.source.path,
-                state=seat.state,
-                detail=printable(seat.detail),
-                grant=_grant(seat),
-                reads=seat.reads,
-                spent_s=seat.spent_s,
-                requested=bool(seat.source.opt_in),
+                id=slot.source.id,
+                path=slot.source.path,
+                state=slot.state,
+                detail=printable(slot.detail),
+                grant=_grant(slot),
+                reads=slot.reads,
+                spent_s=slot.spent_s,
+                requested=bool(slot.source.opt_in),
             )
-            for seat in self._seats
+            for slot in self._slots
         )
 
     def costs(self) -> dict[str, float]:
         """CPU seconds by source; waiting does not count."""
-        return {seat.source.id: seat.cpu_s for seat in self._seats}
+        return {slot.source.id: slot.cpu_s for slot in self._slots}
 
-    def _is_stuck(self, seat: _Seat) -> bool:
-        return seat.answer is not None and not seat.answer.done.is_set()
+    def _is_stuck(self, slot: _Slot) -> bool:
+        return slot.answer is not None and not slot.answer.done.is_set()
 
-    def _read(self, seats: Sequence[_Seat]) -> None:
+    def _read(self, slots: Sequence[_Slot]) -> None:
         """Read them one after the other.
 
         They are queued together: waking the worker for each would cost more than most reads.
         """
-        free = [seat for seat in seats if not self._is_stuck(seat)]
-        for seat in free:
-            if not seat.taken:  # its answer is there, and an alarm wants the next one already
-                self._take(seat)
-        slow = [seat for seat in free if self._aside and seat.source.deadline_s > _PROMPT_S]
-        prompt = [seat for seat in free if seat not in slow]
-        for seat in prompt:
-            self._ask(seat, self._worker)
+        free = [slot for slot in slots if not self._is_stuck(slot)]
+        for slot in free:
+            if not slot.taken:  # answered, and an alarm already wants the next reading
+                self._take(slot)
+        slow = [slot for slot in free if self._aside and slot.source.deadline_s > _PROMPT_S]
+        prompt = [slot for slot in free if slot not in slow]
+        for slot in prompt:
+            self._start(slot, self._worker)
         self._await(prompt)
-        for seat in slow:  # now, so that the two threads do not wake each other all the time
+        for slot in slow:  # only now, so that the two threads do not keep waking each other
             assert self._aside is not None
-            self._ask(seat, self._aside)
-        for seat in prompt:
-            if not seat.taken and not self._is_stuck(seat):
-                self._take(seat)
+            self._start(slot, self._aside)
+        for slot in prompt:
+            if not slot.taken and not self._is_stuck(slot):
+                self._take(slot)
 
-    def _await(self, prompt: Sequence[_Seat]) -> None:
+    def _await(self, prompt: Sequence[_Slot]) -> None:
         """Wait until each has finished or timed out."""
         end_s = time.monotonic() + sum(reader.source.deadline_s for reader in prompt) + _PROMPT_S
         while waiting := [reader for reader in prompt if self._is_waited_for(reader)]:
-            seat = waiting[0]
-            assert seat.answer is not None
-            left_s = seat.source.deadline_s - self._worker.busy_s(seat.answer)
+            slot = waiting[0]
+            assert slot.answer is not None
+            left_s = slot.source.deadline_s - self._worker.busy_s(slot.answer)
             if left_s <= 0 or time.monotonic() > end_s:
-                self._give_up(seat)
+                self._give_up(slot)
                 self._worker = self._worker.successor()
                 continue
             last = prompt[-1].answer
             assert last is not None
             last.done.wait(left_s)
 
-    def _is_waited_for(self, seat: _Seat) -> bool:
-        return self._is_stuck(seat) and seat.state != "timeout"
+    def _is_waited_for(self, slot: _Slot) -> bool:
+        return self._is_stuck(slot) and slot.state != "timeout"
 
-    def _ask(self, seat: _Seat, worker: Worker) -> None:
-        def collect() -> Iterable[Row]:
-            if seat.reading is None:
-                seat.reading = seat.source.open(self.host)
-            return seat.reading.collect()
+    def _start(self, slot: _Slot, worker: Worker) -> None:
+        def collect() -> list[Row]:
+            if slot.reading is None:
+                slot.reading = slot.source.open(self.host)
+            return list(slot.reading.collect())
 
-        if seat.state == "timeout":  # it answered since: try again
-            seat.state = "absent"
-        seat.answer, seat.taken = worker.call(seat.source.id, collect), False
+        if slot.state == "timeout":  # it answered since: try again
+            slot.state = "absent"
+        slot.answer, slot.taken = worker.call(slot.source.id, collect), False
 
-    def _take(self, seat: _Seat) -> None:
-        assert seat.answer is not None
-        seat.taken = True
-        seat.spent_s += seat.answer.spent_s
-        seat.cpu_s += seat.answer.cpu_s
-        if seat.answer.error is not None:
-            self._failed(seat, seat.answer.error)
-            if self._aside is not None and seat.state in ("absent", "denied"):
+    def _take(self, slot: _Slot) -> None:
+        assert slot.answer is not None
+        slot.taken = True
+        slot.spent_s += slot.answer.spent_s
+        slot.cpu_s += slot.answer.cpu_s
+        if slot.answer.error is not None:
+            self._failed(slot, slot.answer.error)
+            if self._aside is not None and slot.state in ("absent", "denied"):
                 # A recorder need not look for an absent file every second.
-                seat.due_s = max(seat.due_s, time.monotonic() + _LOOK_AGAIN_S)
-        elif not seat.rests:
-            self._keep(seat, seat.answer)
+                slot.due_s = max(slot.due_s, time.monotonic() + _LOOK_AGAIN_S)
+        elif not slot.rests:
+            self._keep(slot, slot.answer)
 
-    def _give_up(self, seat: _Seat) -> None:
-        seat.state = "timeout"
-        seat.detail = f"no answer in {seat.source.deadline_s:g} s; abandoned"
+    def _give_up(self, slot: _Slot) -> None:
+        slot.state = "timeout"
+        slot.detail = f"no answer in {slot.source.deadline_s:g} s; abandoned"
 
     def _look_aside(self) -> None:
-        """Collect results of slow sources; abandon those that hang."""
-        for seat in self._seats:
-            if seat.answer is None or seat.taken:
+        """Take the results of slow sources; abandon those that hang."""
+        for slot in self._slots:
+            if slot.answer is None or slot.taken:
                 continue
-            if seat.answer.done.is_set():
-                self._take(seat)
-            elif self._aside is None or seat.state == "timeout":
+            if slot.answer.done.is_set():
+                self._take(slot)
+            elif self._aside is None or slot.state == "timeout":
                 continue
             # They are queued: only the one being read can hang.
-            elif self._aside.busy_s(seat.answer) > seat.source.deadline_s:
-                self._give_up(seat)
+            elif self._aside.busy_s(slot.answer) > slot.source.deadline_s:
+                self._give_up(slot)
                 self._aside = self._aside.successor()
 
-    def _failed(self, seat: _Seat, error: BaseException) -> None:
-        seat.failures += 1
-        seat.grant = None
+    def _failed(self, slot: _Slot, error: BaseException) -> None:
+        slot.grant = None
         if isinstance(error, SourceError):
-            seat.grant = error.grant
-            seat.state = next((name for kind, name in _STATES if isinstance(error, kind)), "failed")
-            whole = error.path == seat.source.path or error.detail == ONLY_LIVE
-            seat.detail = error.detail if whole else str(error)
+            slot.grant = error.grant
+            slot.state = next((name for kind, name in _STATES if isinstance(error, kind)), "failed")
+            whole = error.path == slot.source.path or error.detail == ONLY_LIVE
+            slot.detail = error.detail if whole else str(error)
             return
-        seat.state = "failed"
-        seat.detail = f"{type(error).__name__}: {error}{_place(error)}"
+        slot.state = "failed"
+        slot.detail = f"{type(error).__name__}: {error}{_place(error)}"
 
-    def _keep(self, seat: _Seat, answer: Answer) -> None:
-        seat.reads += 1
-        seat.state, seat.detail = "ok", ""
+    def _keep(self, slot: _Slot, answer: Answer) -> None:
+        slot.reads += 1
+        slot.state, slot.detail = "ok", ""
         mono_s, wall_s = self.host.moment or answer.moment
-        sorted_rows: dict[type[Row], list[Row]] = {kind: [] for kind in seat.source.rows}
-        for row in answer.rows:
+        sorted_rows: dict[type[Row], list[Row]] = {kind: [] for kind in slot.source.rows}
+        for row in answer.result:
             sorted_rows[type(row)].append(row)
         for kind, items in sorted_rows.items():
             self._give(kind, Batch(mono_s, wall_s, tuple(items)))
 
 
-def _grant(seat: _Seat) -> str:
-    """What would give us the source: what its failure says, else what the source says of itself."""
-    if seat.state not in ("absent", "denied"):
+def _grant(slot: _Slot) -> str:
+    """What would make the source readable: from its failure, else from the source itself."""
+    if slot.state not in ("absent", "denied"):
         return ""
-    if seat.state == "denied" and os.geteuid() == 0:  # a container's root: sudo would not help
+    if slot.state == "denied" and os.geteuid() == 0:  # a container's root: sudo would not help
         return ON_THE_NODE
-    if seat.grant is not None:
-        return seat.grant
-    return seat.source.grant or ("sudo sexton diagnose" if seat.state == "denied" else "")
+    if slot.grant is not None:
+        return slot.grant
+    return slot.source.grant or ("sudo sexton diagnose" if slot.state == "denied" else "")

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sexton.record.sampler import default_sources
-from sexton.sources.registry import Source, disabled
+from sexton.sources.registry import Source, disabled, enabled_sources
 
 EVERY_S = 1.0
 TABLES_S = 10.0
-#: What hardly changes.
+#: For what hardly changes.
 STEADY_S = 120.0
 HOURLY_S = 3600.0
 #: Once an hour: they query the journal or make the kernel walk all cgroups.
@@ -36,17 +35,17 @@ _NOT_SAMPLED = ("perf.stacks",)
 def recorded_sources(*, probe: bool = True, trace: bool = True) -> tuple[Source, ...]:
     """The sources of a recording with the period each is read at."""
     chosen = []
-    for source in default_sources("--probe"):
+    for source in enabled_sources("--probe"):
         if source.id in _NOT_SAMPLED:
             continue
+        option = ""
         if source.id.startswith("bpf.") and not probe:
-            source = disabled(
-                source, "disabled by --no-probe", "sexton record  # without --no-probe"
-            )
-        if source.id.startswith("tracefs.") and not trace:
-            source = disabled(
-                source, "disabled by --no-trace", "sexton record  # without --no-trace"
-            )
+            option = "--no-probe"
+        elif source.id.startswith("tracefs.") and not trace:
+            option = "--no-trace"
+        if option:
+            grant = f"sexton record  # without {option}"
+            source = disabled(source, f"disabled by {option}", grant)
         period_s = period_of(source)
         # All sources read every second must finish within it.
         deadline_s = min(source.deadline_s, EVERY_S) if period_s == EVERY_S else source.deadline_s

@@ -20,9 +20,9 @@ from sexton.store.sealer import ALL, Outcome, needs_take_over
 
 _CHILD = "sexton.store.sealer"
 _OPTIONS = ChildOptions(nice=19, private=True, keep_stderr=True, dies_with_parent=True)
-#: The lowest priority on a busy node takes its time.
+#: Long, because the lowest priority gets little CPU on a busy node.
 _DEADLINE_S = 1200.0
-#: At the start and at the end, where the recorder waits for it.
+#: At the start and at the end, when the recorder waits for it.
 _PATIENCE_S = 60.0
 #: Finished hours are compacted once an hour, by the child that seals then.
 _COMPACT_S = 3600.0
@@ -41,7 +41,7 @@ class ChildSealer:
         self._began_s = 0.0
         self._not_before_s = 0.0
         self._compact_s = time.monotonic()
-        #: The segment up to which to seal; `None` where nothing waits.
+        #: The segment up to which to seal; `None` if nothing is waiting.
         self._last: int | None = None
         self._tried = 0
         self._retry_s = _RETRY_S

@@ -30,8 +30,9 @@ from sexton.model.row import Row
 from sexton.model.rows.recorder import RecorderNote
 from sexton.model.text import seconds
 from sexton.record.destination import Destination, one_line, open_destination, shown
-from sexton.store.annex import LONGEST_RAW_S, Reach, annex_name, reach_of
-from sexton.store.layout import MANIFEST, read_manifest, segments_in
+from sexton.store.annex import LONGEST_RAW_S, Reach, annex_name, own_reach, reach_of
+from sexton.store.journal import JOURNAL, whole_lines
+from sexton.store.layout import MANIFEST, read_manifest, read_plain, segments_in
 from sexton.store.pieces import Piece, is_raw, loose_pieces, pieces_of, pieces_of_open
 from sexton.store.pins import Pin, pins_in
 
@@ -53,10 +54,9 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class _Held(NamedTuple):
-    """A segment's end, and the time span of it and its annexes, as of its last change."""
+    """A segment's span, and the span of it and its annexes, as of its last change."""
 
-    boot_id: str
-    end_s: float
+    own: Reach
     reach: Reach
     changed_ns: int
 
@@ -113,7 +113,6 @@ class Shipper:
         self._boot_id = boot_id
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._resting = False
         self._busy_since: float | None = None
         self._notes: list[str] = []
         self._stuck_noted = False
@@ -216,7 +215,8 @@ class Shipper:
             try:
                 changed_ns = (place / name.text).stat().st_mtime_ns
                 if known is None or known.changed_ns != changed_ns:
-                    known = _held(place / name.text, changed_ns)
+                    own = own_reach(read_manifest(place / name.text))
+                    known = _Held(own, reach_of(place / name.text, own), changed_ns)
             except (StoreError, OSError, TypeError):  # damaged or deleted: see `recording verify`
                 continue
             self._held[name.text] = known
@@ -245,8 +245,10 @@ class Shipper:
     def _wanted(self, pin: Pin) -> tuple[bool, list[Piece]]:
         """Is the pin's time over and sealed, and which files does it hold now?"""
         held = {text: value.reach for text, value in self._held.items() if pin.holds(value.reach)}
-        ends = [upload.end_s for upload in self._held.values() if upload.boot_id == pin.boot_id]
-        opened = [] if pin.end_s < max(ends, default=pin.end_s) else self._opened(pin)
+        sealed = [held.own for held in self._held.values() if held.own.boot_id == pin.boot_id]
+        opened: list[Path] = []
+        if pin.end_s >= max((own.end[0] for own in sealed), default=pin.end_s):
+            opened = [path for boot, path in self._open if boot == pin.boot_id]
         spans: list[Reach] = list(held.values())
         if opened:
             now = (time.monotonic(), time.time())
@@ -272,9 +274,6 @@ class Shipper:
         raw = any(is_raw(piece.name) for piece in loose)
         decoded = not raw or earlier or since_s > SETTLED_S + DECODED_S
         return over and decoded and not opened, pieces
-
-    def _opened(self, pin: Pin) -> list[Path]:
-        return [path for boot, path in self._open if boot == pin.boot_id]
 
     def _open_now(self) -> list[tuple[str, Path]]:
         """Open segments and their boots; the last one is being written."""
@@ -308,7 +307,7 @@ class Shipper:
         """Delete the copy of an open segment once the sealed one was sent."""
         copies = {name.split("/")[1] for name in sent.files if name.startswith("open/")}
         for segment in sorted(copies):
-            if f"segments/{segment}/manifest.json" in sent.files:
+            if f"segments/{segment}/{MANIFEST}" in sent.files:
                 with contextlib.suppress(OSError):  # readers prefer the sealed one
                     self._to.delete_all(f"{root}/open/{segment}")
                 for name in [file for file in sent.files if file.startswith(f"open/{segment}/")]:
@@ -337,18 +336,7 @@ def _still_there(path: Path, sealed: str | None) -> Iterator[Piece]:
         return
 
 
-def _held(path: Path, changed_ns: int) -> _Held:
-    manifest = read_manifest(path)
-    boot_id = str(manifest.get("boot_id", ""))
-    (start, at), (end, until) = manifest["start"], manifest["end"]
-    own = Reach(boot_id, (float(start), float(at)), (float(end), float(until)))
-    return _Held(boot_id, float(end), reach_of(path, own), changed_ns)
-
-
 def _boot_of(path: Path) -> str:
-    from sexton.store.journal import JOURNAL, whole_lines
-    from sexton.store.layout import read_plain
-
     try:
         first = read_plain(path / JOURNAL, 1 << 20).partition(b"\n")[0]
     except OSError:

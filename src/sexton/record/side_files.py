@@ -1,9 +1,9 @@
-"""The small files of a recording: pins, marks and the status, off the sampling thread. So are
-looks at the configuration's files.
+"""The small files of a recording: pins, marks and the status; and checks whether the configuration
+files changed.
 
 They are on the same disk as the recording, and a disk can hang for minutes. So a separate thread
-reads and writes them; the recorder queues what is to be written, collects what was read once a
-second, and never waits. ``status.json`` is the recorder's current cost, size and paused sources.
+reads and writes them; the recorder queues what to write, collects once a second what was read, and
+never waits. ``status.json`` is the recorder's current cost, size and paused sources.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from sexton.store.layout import ASIDE
 from sexton.store.pins import Pin, add_pin, take_marks
 
-#: Pins that wait for a disk that hangs; past it the oldest is given up.
+#: Pins that wait for a hanging disk; past it the oldest is dropped.
 _MOST_PINS = 1000
 
 
@@ -51,7 +51,7 @@ class SideFileWriter:
         self._wake.set()
 
     def show(self, status: Mapping[str, Any]) -> None:
-        """The status as of now; one that was not written yet is forgotten."""
+        """Write this status; an older one that was not written yet is dropped."""
         self._status = status
         self._wake.set()
 
@@ -86,7 +86,7 @@ class SideFileWriter:
 
     def _loop(self) -> None:
         while True:
-            last = self._closing  # before the work: what comes after it is work for another round
+            last = self._closing  # read before the work: what is queued later needs another round
             self._work()
             if last:
                 return
@@ -115,7 +115,7 @@ class SideFileWriter:
 
 
 def _look_of(path: str) -> tuple[int, ...] | None:
-    """Differs after a change of a file, or of a directory's list; `None` where there is none."""
+    """Differs after a change of a file or of a directory's entries; `None` if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -139,8 +139,8 @@ class Note(NamedTuple):
 
 
 def write_status(directory: Path, status: Mapping[str, Any]) -> None:
-    """Replace it. Not synced, since after a crash it is worth nothing; on a full disk the old one
-    stays, and the recording itself says why."""
+    """Replace the status. Not synced, since it is worthless after a crash; on a full disk the old
+    one stays, and the recording itself says why."""
     aside = directory / f"{ASIDE}{NAME}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.suppress(OSError):

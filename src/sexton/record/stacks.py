@@ -1,34 +1,34 @@
-"""Rolling stacks: one ``perf record`` that goes on for months in files of some minutes.
+"""Rolling stacks: one ``perf record`` that runs for months and writes a file every few minutes.
 
 The open file is ``DIR/stacks/perf.data``; perf renames it to ``perf.data.<local time of its end>``
-when it starts the next, without losing a sample between the two, and each stands alone. They are
-kept raw (0600) until they are decoded (`sexton.record.decoding`).
+when it starts the next, without losing a sample in between, and each file is complete in itself.
+They are kept raw (0600) until they are decoded (`sexton.record.decoding`).
 
 - perf runs at a low priority (`NICE`) with a parent-death signal, so that a ``kill -9`` of the
-  recorder makes it finish its file and go. `ChildOptions.dies_with_parent` watches the *thread*
-  that calls `start` and `poll`, which has to live as long as the recorder: its main loop.
-- What a killed recorder left is taken over: an old perf is ended, its open file set aside as
-  ``…-torn`` and given the head that it lacks (`sexton.record.stacks`).
-- A perf that dies, or no longer rotates, is started again after 1, 2, 4 … 60 s; each death is
-  counted and its last words kept. A full disk is such a death.
-- The bound in bytes deletes the oldest closed files, and is checked at each `poll`. perf's own
-  ``--switch-max-files`` stands behind it, for a recorder that was stopped and does not poll.
+  recorder makes it finish its file and exit. `ChildOptions.dies_with_parent` watches the *thread*
+  that calls `start` and `poll`, which must live as long as the recorder: its main loop.
+- Leftovers of a killed recorder are taken over: an old perf is ended, its open file is renamed to
+  ``…-torn`` and its missing header is restored (`mend`).
+- A perf that dies, or no longer rotates, is started again after 1, 2, 4 … 60 s; each exit is
+  counted and its last message kept. A full disk is such an exit.
+- The limit in bytes deletes the oldest closed files, and is checked at each `poll`. perf's own
+  ``--switch-max-files`` is a second limit, for a recorder that was stopped and does not poll.
 
-File times are wall time: the end on the monotonic clock is made from them, and kept between the
-poll that did not see the file yet and the one that did, so that a jump of the clock does no harm.
+File times are wall time. The end on the monotonic clock is computed from them and clamped between
+the last poll that did not see the file and the first that did, so that a clock jump does no harm.
 
 Kernel symbols are saved beside the stacks, so that they can be resolved after a reboot:
 `/proc/kallsyms` is valid for one boot only (KASLR). Under `kernel.kptr_restrict` it is all zeros
 and is not saved. Modules loaded after the snapshot are not in it.
 
-A perf that is killed leaves a torn perf.data. perf reserves room for the header of a rotated file
+A perf that is killed leaves a torn perf.data. perf reserves space for the header of a rotated file
 and writes it when the file is closed, so a torn file has zeros there, and all its samples. The
 header describes the samples (the event attributes), and all files of one perf share it: `mend`
-copies it from a sibling, with the size of what is there and none of the closing sections.
+copies it from a sibling, with the actual size and without the closing sections.
 
-Head, native endian (the kernel's tools/perf/Documentation/perf.data-file-format.txt): magic
+Header, native endian (the kernel's tools/perf/Documentation/perf.data-file-format.txt): magic
 ``PERFILE2``, ``u64 size, attr_size``, then ``{u64 offset, size}`` of attrs, data and event types,
-then 256 bits of which sections follow the data.
+then 256 bits for the sections that follow the data.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ import contextlib
 import gzip
 import os
 import re
+import shutil
 import struct
 import time
 from collections.abc import Container
+from pathlib import Path
 from typing import NamedTuple
 
 from sexton.errors import SourceDenied, SourceError
@@ -48,29 +50,30 @@ from sexton.host.reader import text
 from sexton.host.runner import ChildOptions, Running, start
 from sexton.record.budget import exclude_child_cpu
 from sexton.record.perf_child import clear_trials, end_leftovers, flags, last_words
+from sexton.store.layout import unused, write_whole
 
 #: Not 19: with ten tasks running on two cores, perf then fell more than ten seconds behind its
 #: rotations, and would lose samples exactly when the node is in trouble.
 NICE = 10
-HERTZ = 97  # and not 100, which would march in step with the kernel's own ticks
-#: Below so many cores the recorder itself weighs more on the machine: half as often there, so that
-#: all of it together stays within 1 %.
+HERTZ = 97  # not 100, which would sample in step with the kernel's ticks
+#: With fewer cores the recorder is a larger part of the machine: half as often there, so that its
+#: total cost stays within 1 %.
 _FEW_CORES, _HERTZ_ON_FEW = 4, 49
 _CHILD_OPTIONS = ChildOptions(nice=NICE, private=True, keep_stderr=True, dies_with_parent=True)
 _OPEN = "perf.data"
 _CLOSED = re.compile(r"perf\.data\.[0-9]{14,20}(-torn)?(\.[0-9]+)?", re.ASCII)
-#: Of one file: two minutes of 98 busy cores. And no longer than this, so that what an alarm is
-#: about can soon be read; shorter would cost: perf lists every process again in each file.
+#: Per file: two minutes of 98 busy cores, and at most 300 s, so that the stacks of an alarm can be
+#: read soon; shorter files cost more, because perf lists every process again in each.
 _MOST_SAMPLES, _LONGEST_S = 1_150_000, 300
 _LEAST_WAIT_S, _MOST_WAIT_S = 1.0, 60.0
-#: How much later than due a rotation may come on a busy node.
+#: How late a rotation may be on a busy node.
 _SLACK_S = 30.0
-#: One that lived this long is no longer dying at its start: the next death waits 1 s again.
+#: After running this long, the wait for a restart starts again at 1 s.
 _SETTLED_S = 60.0
 
 
 class Rotation(NamedTuple):
-    """How stacks are taken and how many of them are kept; 400 files are 13 hours or more."""
+    """How stacks are sampled and how many files are kept; 400 files are 13 hours or more."""
 
     segment_s: int = 120
     hertz: int = HERTZ
@@ -92,7 +95,7 @@ class Rotation(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A file that perf has finished; `whole` is false where it was killed over it.
+    """A file that perf has closed; `whole` is false if perf was killed before closing it.
 
     `mono_end_s` is `None` for one that is older than this boot.
     """
@@ -111,7 +114,7 @@ def closed_in(folder: str) -> list[Closed]:
         matched = _CLOSED.fullmatch(name)
         if matched is None:
             continue
-        with contextlib.suppress(FileNotFoundError):  # perf deletes its own, too
+        with contextlib.suppress(FileNotFoundError):  # perf deletes files, too
             status = os.lstat(f"{folder}/{name}")
             end_s = status.st_mtime - ahead_s
             end = end_s if end_s > 0 else None
@@ -121,7 +124,7 @@ def closed_in(folder: str) -> list[Closed]:
 
 
 class StacksState(NamedTuple):
-    """What became of perf so far; `reason` is why it last died, as it said itself."""
+    """The state of perf; `reason` is its last message before it exited."""
 
     alive: bool
     deaths: int
@@ -133,10 +136,13 @@ class StacksState(NamedTuple):
 
 
 class ChildCost(NamedTuple):
-    """CPU time of every perf so far, user and system, and the memory of the one that runs."""
+    """CPU time of a child, user and system, and its resident memory."""
 
     cpu_s: float
     rss_bytes: int
+
+
+NO_COST = ChildCost(0.0, 0)
 
 
 class RollingStacks:
@@ -157,10 +163,10 @@ class RollingStacks:
         self._deaths = self._deleted_files = self._deleted_bytes = self._taken_over = 0
         self._reason = ""
         self._spent_s = 0.0
-        self._last = ChildCost(0.0, 0)
+        self._last = NO_COST
 
     def start(self) -> None:
-        """Take over what is there, find out what perf can do, and begin.
+        """Take over leftovers, find out which flags perf supports, and start it.
 
         Raises `SourceAbsent` or `SourceDenied` with the grant that would help.
         """
@@ -173,10 +179,9 @@ class RollingStacks:
         self._launch(time.monotonic())
 
     def poll(self, spare: Container[str] = ()) -> list[Closed]:
-        """Files closed since the last call, oldest first, those found at the start among the
-        first; restarts perf where that is due, and keeps the bound. Waits only for one to be ended.
-
-        Files whose names are in `spare` (pinned) are not deleted by the bound.
+        """Files closed since the last call, oldest first; the first call includes those found at
+        the start. Also restarts perf if due, and limits the bytes of files that are not
+        named in `spare` (pinned). Waits only if a perf has to be ended.
         """
         now_s = time.monotonic()
         self._tend(now_s)
@@ -197,17 +202,17 @@ class RollingStacks:
         return [file for file in fresh if os.path.basename(file.path) not in gone]
 
     def closed(self) -> list[Closed]:
-        """Every closed file there is, oldest first."""
+        """Every closed file, oldest first."""
         return closed_in(self.folder)
 
     def is_alive(self) -> bool:
         return self._running is not None and self._running.status() is None
 
     def cost(self) -> ChildCost:
-        """What perf's process used; what sampling costs the sampled is not in it."""
+        """What perf's process used, without the cost of sampling in other processes."""
         if self._running is not None and self._running.status() is None:
-            with contextlib.suppress(SourceError):  # it ended just now: the last reading stands
-                self._last = _cost_of(self._host, self._running.pid)
+            with contextlib.suppress(SourceError):  # it has just exited: keep the last reading
+                self._last = cost_of(self._host, self._running.pid, "VmRSS")
         return ChildCost(self._spent_s + self._last.cpu_s, self._last.rss_bytes)
 
     def state(self) -> StacksState:
@@ -223,7 +228,7 @@ class RollingStacks:
         )
 
     def stop(self, patience_s: float = 5.0) -> None:
-        """End perf, which closes its last file: the next `poll` gives it."""
+        """End perf, which closes its last file: the next `poll` returns it."""
         self.cost()
         if self._running is not None:
             self._running.stop(patience_s)
@@ -238,31 +243,31 @@ class RollingStacks:
         self._again_s = None
 
     def _tend(self, now_s: float) -> None:
-        """Notice a death, and begin again once the wait is over."""
+        """Notice an exit, and restart perf once the wait is over."""
         if self._running is not None:
             self.cost()
             status = self._running.status()
             if status is None:
-                self._running.stderr()  # keeps them short
+                self._running.stderr()  # truncates what was captured
                 if self._open_bytes() > self._rotation.keep_bytes:
-                    self._bury(now_s, "a single file exceeded the size limit")
+                    self._end_perf(now_s, "a single file exceeded the size limit")
             else:
                 said = last_words(self._running.stderr())
-                self._bury(now_s, said or _disk_full(self.folder) or f"ended with {status}")
+                self._end_perf(now_s, said or _disk_full(self.folder) or f"ended with {status}")
         elif self._again_s is not None and now_s >= self._again_s:
             try:
                 self._launch(now_s)
-            except SourceError as error:  # perf was taken away meanwhile
-                self._lament(now_s, str(error))
+            except SourceError as error:  # perf was uninstalled meanwhile
+                self._count_exit(now_s, str(error))
 
     def _watch(self, now_s: float) -> None:
-        """A perf that took longer to start than a file may take misses its own alarm clock and
-        never rotates (seen with 6.1): such a one is ended, which closes its file."""
+        """End a perf that never rotates, which closes its file: seen with 6.1, if it took longer to
+        start than a file may take."""
         late_s = now_s - max(self._rotated_s, self._began_s)
         if self.is_alive() and late_s > 2 * self._rotation.segment_s + _SLACK_S:
-            self._bury(now_s, f"no new file for {late_s:.0f} s")
+            self._end_perf(now_s, f"no new file for {late_s:.0f} s")
 
-    def _bury(self, now_s: float, why: str) -> None:
+    def _end_perf(self, now_s: float, why: str) -> None:
         assert self._running is not None
         self._running.stop(patience_s=2.0)
         self._running = None
@@ -270,9 +275,9 @@ class RollingStacks:
         self._set_aside()
         if now_s - self._began_s >= _SETTLED_S:
             self._wait_s = _LEAST_WAIT_S
-        self._lament(now_s, why)
+        self._count_exit(now_s, why)
 
-    def _lament(self, now_s: float, why: str) -> None:
+    def _count_exit(self, now_s: float, why: str) -> None:
         self._deaths += 1
         self._reason = why
         self._again_s = now_s + self._wait_s
@@ -281,7 +286,7 @@ class RollingStacks:
     def _retire(self) -> None:
         self._spent_s += self._last.cpu_s
         exclude_child_cpu(self._last.cpu_s)
-        self._last = ChildCost(0.0, 0)
+        self._last = NO_COST
 
     def _open_bytes(self) -> int:
         try:
@@ -290,7 +295,7 @@ class RollingStacks:
             return 0
 
     def _set_aside(self) -> None:
-        """Give the file of a dead perf a name of its own; the next one would rename it away."""
+        """Rename the file of an exited perf; the next perf would rename it otherwise."""
         for name in (_OPEN, f"{_OPEN}.old"):
             path = f"{self.folder}/{name}"
             try:
@@ -302,15 +307,15 @@ class RollingStacks:
                 continue
             stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(status.st_mtime))
             hundredths = status.st_mtime_ns // 10_000_000 % 100
-            torn = _unused(f"{self.folder}/{_OPEN}.{stamp}{hundredths:02}-torn")
+            torn = unused(f"{self.folder}/{_OPEN}.{stamp}{hundredths:02}-torn")
             siblings = [file.path for file in self.closed() if file.whole]
             os.rename(path, torn)
-            with contextlib.suppress(OSError):  # a full disk, say: it stays as it is
+            with contextlib.suppress(OSError):  # such as a full disk: it stays as it is
                 mend(torn, siblings[-1] if siblings else None)
                 os.utime(torn, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def _bound(self, found: list[Closed], spare: Container[str]) -> set[str]:
-        """Delete the oldest until what is left fits; the names of those that went."""
+        """Delete the oldest until the rest fits; returns the names of deleted files."""
         held = self._open_bytes() + sum(file.bytes for file in found)
         gone: set[str] = set()
         for file in found:
@@ -334,9 +339,8 @@ def _within(file: Closed, earliest_s: float, latest_s: float) -> float:
 
 
 def _disk_full(folder: str) -> str:
-    """perf says nothing where it cannot even write a head."""
-    found = os.statvfs(folder)
-    full = found.f_bavail * found.f_frsize < 1 << 16
+    """The reason why perf died without a message: it cannot even write a header."""
+    full = shutil.disk_usage(folder).free < 1 << 16
     return f"{folder}: No space left on device" if full else ""
 
 
@@ -347,35 +351,29 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _unused(path: str) -> str:
-    number, free = 0, path
-    while os.path.lexists(free):
-        number += 1
-        free = f"{path}.{number}"
-    return free
-
-
-def _cost_of(host: Host, pid: int) -> ChildCost:
+def cost_of(host: Host, pid: int, memory: str) -> ChildCost:
+    """What a process has used, from /proc; `memory` is a field of its ``status``."""
     fields = text(host.files, f"/proc/{pid}/stat").rpartition(")")[2].split()
     cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    rss = re.search(r"^VmRSS:\s*(\d+) kB$", text(host.files, f"/proc/{pid}/status"), re.MULTILINE)
-    return ChildCost(cpu_s, int(rss[1]) * 1024 if rss is not None else 0)
+    status = text(host.files, f"/proc/{pid}/status")
+    found = re.search(rf"^{memory}:\s*(\d+) kB$", status, re.MULTILINE)
+    return ChildCost(cpu_s, int(found[1]) * 1024 if found is not None else 0)
 
 
 KALLSYMS = "/proc/kallsyms"
-#: Some 200,000 symbols take 11 MB; kernels with everything built in, three times that.
+#: 200,000 symbols take 11 MB; kernels with everything built in, three times that.
 _MOST_KALLSYMS = 128 << 20
 _NAMED = re.compile(rb"^0*[1-9a-f][0-9a-f]* ", re.MULTILINE)
 _BOOT_ID = re.compile(r"[0-9a-f-]{1,64}", re.ASCII)
 
 
 def snapshot_kallsyms(host: Host, directory: str, boot_id: str) -> str:
-    """Write ``DIR/stacks/kallsyms-<boot id>.gz`` unless it is there; its path.
+    """Write ``DIR/stacks/kallsyms-<boot id>.gz`` unless it exists; returns its path.
 
-    Raises `SourceDenied` where the kernel hides its addresses.
+    Raises `SourceDenied` if the kernel hides its addresses.
     """
     if _BOOT_ID.fullmatch(boot_id) is None:
-        raise ValueError(f"no boot id: {boot_id!r}")
+        raise ValueError(f"not a boot id: {boot_id!r}")
     folder = os.path.join(directory, "stacks")
     path = os.path.join(folder, f"kallsyms-{boot_id}.gz")
     if os.path.exists(path):
@@ -384,13 +382,7 @@ def snapshot_kallsyms(host: Host, directory: str, boot_id: str) -> str:
     if _NAMED.search(symbols) is None:
         raise SourceDenied(KALLSYMS, "all addresses are zero: kernel.kptr_restrict", "as root")
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    aside = f"{path}.tmp"
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(gzip.compress(symbols, compresslevel=1, mtime=0))
-        file.flush()
-        os.fsync(descriptor)
-    os.rename(aside, path)
+    write_whole(Path(path), gzip.compress(symbols, compresslevel=1, mtime=0))
     return path
 
 
@@ -414,7 +406,8 @@ class _Head(NamedTuple):
 
 
 def mend(path: str, sibling: str | None) -> bool:
-    """Whether `path` can be read now; `sibling` is a whole file of the same perf."""
+    """Restore a torn file's header; whether it can be read now. `sibling` is a complete file of the
+    same perf."""
     with open(path, "r+b", buffering=0) as torn:
         size = os.fstat(torn.fileno()).st_size
         head, between = _head(torn.read(_HEAD.size)), b""

@@ -27,13 +27,13 @@ from sexton.detect.resets import reports_reset
 from sexton.detect.waits import WAIT
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus
-from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes, SoftirqWait
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import Nic
-from sexton.model.rows.softirq import SoftirqWait
 from sexton.model.text import printable, shorten
 from sexton.model.window import Batch
 from sexton.series.cores import CoreMeter, HeldSoFar
+from sexton.store.layout import stamp
 from sexton.store.pins import AFTER_S, BEFORE_S, Pin
 
 LONGEST_S = 600.0
@@ -113,7 +113,7 @@ class Triggers:
                 continue
             if batch.mono_s - row.mono_us / 1e6 > _FRESH_S:
                 continue
-            # Some lines of one reset name the interface, others only where it is plugged in.
+            # Some lines of one reset name the interface, others only its bus address.
             bus = str(row.fields.get("bus", ""))
             about = row.fields.get("nic") or self._nics.get(bus) or bus or row.fields.get("cpu")
             words = shorten(printable(row.message), _SHOWN)
@@ -135,7 +135,7 @@ class Triggers:
 
 
 def _kind(row: KernelEvent) -> str | None:
-    """The alarm that a line raises. A driver that found a queue starved may reset nothing."""
+    """The alarm that a line raises, if any. A driver that reports a starved queue may not reset."""
     if reports_reset(row):
         return "nic_reset"
     if row.family == "nic_starved":
@@ -205,16 +205,16 @@ class Pinning:
 
     def _new(self, raised: Raised) -> Pin:
         self._made += 1
-        moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        now_s = time.time()
         return Pin(
-            id=f"{moment}-{raised.kind}-{self._made}",
+            id=f"{stamp(now_s)}-{raised.kind}-{self._made}",
             kind=raised.kind,
             about=raised.about,
             detail=raised.detail,
             boot_id=self._boot_id,
             start_s=raised.mono_s - BEFORE_S,
             end_s=raised.mono_s + AFTER_S,
-            wall_s=time.time(),
+            wall_s=now_s,
         )
 
     def _remember(self, key: tuple[str, str], pin: Pin) -> None:

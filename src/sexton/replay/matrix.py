@@ -1,8 +1,8 @@
-"""A stored table by thing and reading: Arrow's columns as numpy matrices.
+"""A stored table by thing and reading: Arrow columns as numpy matrices.
 
-In a sealed segment the rows of each thing stand together in the order of time, and a compacted hour
-has a few such pieces, one after the other. Where the same things were there at every reading of a
-piece, a column of it is a matrix as it lies; otherwise each value is put in its place.
+In a sealed segment the rows of each thing are together in time order, and a compacted hour has a
+few such pieces, one after the other. If the same things were present at every reading of a piece, a
+column of it is a matrix already; otherwise each value is copied to its place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ F64 = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-#: An hour is kept in some pieces of time. With more of them things come and go.
+#: An hour has a few pieces. More mean that things come and go.
 _MOST_BLOCKS = 32
 
 
@@ -54,7 +54,7 @@ class Matrix:
     def values(self, names: Sequence[str], kept: Ints | None = None) -> dict[str, F64]:
         """These columns, NaN where there is no value; of the `kept` moments only, if given."""
         number = len(self.mono) if kept is None else len(kept)
-        # A small file can hold things that were each read at other moments than all the rest.
+        # Refuse a crafted file in which every thing was read at moments of its own.
         whole = number if self._blocks is not None else len(self.mono)
         if 8 * len(self.things) * whole * max(len(names), 1) > largest_read():
             raise StoreError(f"{len(self.things):,} things at {whole:,} moments, too large")
@@ -103,8 +103,8 @@ class Matrix:
 
 
 class _Block(NamedTuple):
-    """Runs (neighbouring rows of one thing) that are all of the same readings: which, where each
-    starts, and whether they stand behind each other without a gap."""
+    """Runs (consecutive rows of one thing) of the same readings: which, where each starts, and
+    whether they are adjacent."""
 
     mono: F64
     runs: Ints
@@ -124,7 +124,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(mono: F64, starts: Ints, length: Ints) -> list[_Block] | None:
-    """The table as blocks, in the order of time; `None` where things come and go."""
+    """The table as blocks in time order; `None` if things come and go."""
     found: list[_Block] = []
     first = mono[starts]
     moments = np.unique(first)
@@ -147,6 +147,6 @@ def _blocks(mono: F64, starts: Ints, length: Ints) -> list[_Block] | None:
 
 
 def _twice(thing: Ints) -> bool:
-    """Is a thing that is wanted there twice?"""
+    """Whether a wanted thing occurs twice."""
     wanted = thing[thing >= 0]
     return len(np.unique(wanted)) < len(wanted)

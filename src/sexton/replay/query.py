@@ -1,4 +1,4 @@
-"""Why something happened, out of a recording: for `sexton why` and for the explorer alike."""
+"""Why something happened, from a recording: for `sexton why` and the explorer."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sexton.replay.span import Span
 from sexton.replay.window import Replay, window
 from sexton.store.recording import Recording
 
-#: Shows what is being done meanwhile.
+#: Shows progress while it runs.
 During = Callable[[str], AbstractContextManager[None]]
 
 
 class Question(NamedTuple):
-    """What is asked about, the span that is judged, and the one in which quiet is looked for."""
+    """The subject, the span to judge, and the span to search for quiet seconds."""
 
     what: str | Subject
     span: Span
@@ -35,8 +35,9 @@ class Question(NamedTuple):
 def why_in(
     recording: Recording, question: Question, during: During | None = None
 ) -> tuple[Why, Replay]:
-    """`CommandError` where nothing is called so, `StoreError` where nothing is recorded."""
-    during = during or _unseen
+    """The answer, and the window it is from. `CommandError` if the name is unknown, `StoreError` if
+    nothing is recorded."""
+    during = during or (lambda _: nullcontext())
     with during("reading back"):
         found = window(recording, question.span)
         names = None if isinstance(question.what, Subject) else _names(recording, question, found)
@@ -45,7 +46,7 @@ def why_in(
 
 
 def _names(recording: Recording, question: Question, found: Replay) -> Names:
-    """Looked up before anything is judged; where the span has none, in all that was recorded."""
+    """What the question's words name in the span; if nothing, the error says where they occur."""
     said = str(question.what)
     try:
         return names_for(said, found.window)
@@ -71,17 +72,17 @@ def _stamp(wall_s: float) -> str:
 
 
 def boot_of(recording: Recording, span: Span) -> Span:
-    """All that was recorded of the same boot: that is where quiet seconds are looked for."""
+    """All that was recorded of the same boot: the span to search for quiet seconds."""
     mine = [segment for segment in recording.segments if segment.boot_id == span.boot_id]
     return Span(span.boot_id, mine[0].start, mine[-1].end)
 
 
 def _aligned(why: Why, recording: Recording, span: Span, during: During) -> Why:
-    """With what was different in the seconds before its events, in all of the span."""
+    """Add what was different in the seconds before its events, over the whole span."""
     moments = [moment.mono_s for moment in why.occasions.moments if span.holds(moment.mono_s)]
     if not moments:
         return replace(why, not_aligned=f"{why.occasions.words} in what was recorded")
-    # Of a loop that is quicker than the readings every tenth end has the readings' own pace.
+    # Of a loop faster than the readings only some ends are known, at the pace of the readings.
     loop = None if why.occasions.partial else loop_of(moments)
     plan = None if loop is None else loop.plan
     with during("comparing every signal with quiet seconds"):
@@ -89,7 +90,3 @@ def _aligned(why: Why, recording: Recording, span: Span, during: During) -> Why:
     if loop is not None:
         aligned = replace(aligned, notes=(loop.note, *aligned.notes))
     return replace(why, aligned=aligned)
-
-
-def _unseen(_: str) -> AbstractContextManager[None]:
-    return nullcontext()

@@ -1,7 +1,7 @@
 """One segment of a recording: when its tables were read, and their columns by thing and time.
 
-Of a large table only what is wanted is decoded: the file lists which row groups hold which things
-(`sexton.store.runs`), and from when to when each of them reaches.
+Of a large table only the needed row groups are decoded: the file lists which things each of them
+holds (`sexton.store.runs`), and its time range.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ F64 = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Interval = tuple[float, float]
-#: Intervals that are read, in order and apart from one another; everything where there are none.
+#: Intervals to read, sorted and disjoint; `None` is everything.
 Near = Sequence[Interval] | None
 
-#: Without a list of runs, fewer row groups are read whole.
+#: Without a list of runs, a file with fewer row groups is read whole.
 _FEW_GROUPS = 3
 
 
 class Readings(NamedTuple):
-    """The readings of one table in one segment, by time; `rows` is how many rows each had."""
+    """The readings of one table in one segment, by time; `rows` is the number of rows in each."""
 
     mono: F64
     wall: F64
@@ -53,8 +53,8 @@ _NO_READINGS = Readings(np.empty(0), np.empty(0), np.empty(0, np.int64))
 
 
 class Times(NamedTuple):
-    """Readings of a table in one segment: those whose rows were found, and the empty ones; `lost`
-    is true where readings are missing after the last of them."""
+    """Readings of a table in one segment: those whose rows were found, and the empty ones. `lost`:
+    readings are missing after the last one."""
 
     mono: F64
     wall: F64
@@ -63,7 +63,7 @@ class Times(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A segment's part of a table: its times, and what was made of its rows."""
+    """A segment's part of a table: its times, things and columns."""
 
     times: Times
     things: list[Key]
@@ -72,7 +72,7 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class SegmentReader:
-    """One segment; `joined` where nothing is missing between it and the one before it."""
+    """One segment; `joined` if nothing is missing between it and the one before."""
 
     segment: Segment
     joined: bool
@@ -84,11 +84,11 @@ class SegmentReader:
         return SegmentReader, (self.segment, self.joined)
 
     def count(self, kind: type[Row]) -> int:
-        """How many readings of a table there are, by the manifest."""
+        """The number of readings of a table, from the manifest."""
         return int(self._described(kind).get("batches", 0))
 
     def bounds(self, kind: type[Row]) -> Interval:
-        """Monotonic times of the table's first and last reading, by the manifest."""
+        """Monotonic times of the table's first and last reading, from the manifest."""
         described = self._described(kind)
         return float(described["first"][0]), float(described["last"][0])
 
@@ -97,8 +97,8 @@ class SegmentReader:
         return found
 
     def readings(self, kind: type[Row]) -> Readings:
-        """When the table was read, empty readings included. Of two readings at one moment the
-        later counts, as for those who read the table itself."""
+        """When the table was read, empty readings included. Of two readings at one moment the later
+        counts, as in `columns`."""
         if kind not in self._readings:
             self._readings[kind] = self._read_when(kind)
         return self._readings[kind]
@@ -134,10 +134,10 @@ class SegmentReader:
         return self._listed
 
     def times(self, kind: type[Row], mono: F64) -> Times:
-        """Readings that had rows, by time, and with them those that had none."""
+        """The readings at `mono`, which had rows, and with them those that had none."""
         listed = self.readings(kind)
         known = np.isin(mono, listed.mono)
-        if not known.all():  # the list is damaged: the rows themselves have the time too
+        if not known.all():  # the list is damaged: use the times of the rows
             listed = self._from_rows(kind)
         if len(mono) == len(listed.mono):
             follows = np.ones(len(mono), np.bool_)
@@ -162,8 +162,8 @@ class SegmentReader:
     def columns(
         self, kind: type[Row], names: Sequence[str], wanted: Wanted | None, near: Near = None
     ) -> Piece | None:
-        """Its part of a table as columns; `None` where its file cannot be read. The times are of
-        what was read, the values only of the readings in `near`."""
+        """Its part of a table as columns; `None` if it cannot be read. Times are of all that was
+        read, values only of the readings in `near`."""
         found = None
         if self.segment.rows(kind):
             found = self.rows(kind, names, wanted, near)
@@ -177,7 +177,7 @@ class SegmentReader:
             return Piece(times, [], {name: np.empty((0, number)) for name in names})
         made = Matrix(*found, wanted)
         mono = made.mono
-        if wanted is not None:  # other things may have been there when none of the wanted was
+        if wanted is not None:  # at some readings only other things may have been present
             mono = np.union1d(mono, listed.mono[listed.rows > 0])
         times = self.times(kind, mono)
         kept = None if near is None else np.flatnonzero(within(times.mono, near))
@@ -190,7 +190,7 @@ class SegmentReader:
             return None
         place = np.searchsorted(times.mono, made.mono)
         if not np.array_equal(times.mono[place[place < len(times.mono)]], made.mono):
-            return None  # neither the list of readings nor the rows tell when they were read
+            return None  # the times of its readings are damaged
         spread = {}
         for name, value in every.items():
             laid = np.full((len(made.things), len(times.mono)), np.nan)
@@ -201,8 +201,8 @@ class SegmentReader:
     def rows(
         self, kind: type[Row], names: Sequence[str], wanted: Wanted | None = None, near: Near = None
     ) -> tuple[pa.Table, Runs] | None:
-        """Time and some columns of a table, and its runs: of the wanted things and of the readings
-        `near` at least. `None` where its file cannot be read."""
+        """Time and some columns of a table, and its runs: at least of the wanted things and of the
+        readings in `near`. `None` if its file cannot be read."""
         columns = (MONO, *names)
         source = self._file(kind)
         if source is not None:
@@ -219,8 +219,8 @@ class SegmentReader:
         return None if found is None else (found, runs_of(found, kind.entity))
 
     def part(self, kind: type[Row], columns: Sequence[str], part: Interval) -> pa.Table | None:
-        """Readings in an interval of a table with several row groups, one group at a time; `None`
-        where it has few or cannot be read so."""
+        """Readings in an interval of a table, read one row group at a time; `None` if the table has
+        only one or cannot be read this way."""
         source = self._file(kind, texts_of(kind))
         if source is None or source.num_row_groups < 2:
             return None
@@ -238,8 +238,7 @@ class SegmentReader:
             return None
 
     def distinct(self, kind: type[Row], fields: Sequence[str], span: Span) -> list[Key]:
-        """Combinations of these columns' values in the span; more than once where their rows are
-        apart."""
+        """Combinations of these columns' values in the span, with repetitions."""
         if not self.segment.rows(kind):
             return []
         inside_it = all(map(span.holds, self.bounds(kind)))
@@ -257,7 +256,7 @@ class SegmentReader:
         return [] if found is None else runs_of(found, fields).things
 
     def _file(self, kind: type[Row], coded: Sequence[str] | None = None) -> TableFile | None:
-        """A sealed table's file. Whoever gets none reads it by `segment.table`, which says why."""
+        """A sealed table's file. If `None`, read it by `segment.table`, which reports why."""
         if not self.segment.sealed or not kind.entity:
             return None
         if coded is None:
@@ -275,7 +274,7 @@ def _reaches(source: TableFile, group: int, near: Near) -> bool:
 
 
 def _things_in(source: TableFile, keys: Sequence[str], fields: Sequence[str]) -> list[Key]:
-    """Combinations of some key columns in a file: by its list of runs, else by the columns."""
+    """Combinations of some key columns in a file, from its list of runs or from the columns."""
     listed = source.runs(keys)
     if listed is None:
         return runs_of(source.read(fields), fields).things
@@ -319,6 +318,6 @@ def within(mono: F64, near: Sequence[Interval]) -> Bools:
 
 
 def inside(mono: F64, span: Span, near: Near) -> Bools:
-    """Which of these moments lie in the span, and near enough."""
+    """Which of these moments are in the span and in `near`."""
     mask: Bools = (mono >= span.start[0]) & (mono <= span.end[0])
     return mask if near is None else mask & within(mono, near)

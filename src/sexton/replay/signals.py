@@ -1,13 +1,13 @@
 """A recording as signals: what `sexton.explain.aligned` compares.
 
-Everything is by the monotonic clock of one boot: a wall clock that is set moves nothing. Tables are
-gone through one after the other, segment by segment, and only those columns and segments are read
-that are asked for; a table's rates are in memory while its signals are taken, never two tables'.
+All times are on the monotonic clock of one boot, so that setting the wall clock has no effect.
+Tables are read one after the other, segment by segment, and only the needed columns and segments;
+the rates of only one table are in memory at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -19,8 +19,13 @@ from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.rows.event import KernelEvent
 from sexton.model.text import printable
 from sexton.replay.segment_reader import Near, SegmentReader, inside
-from sexton.replay.signal_tables import TABLES, device_signals, table_signals
-from sexton.replay.signal_tasks import core_task_signals, task_signals
+from sexton.replay.signal_tables import (
+    TABLES,
+    core_task_signals,
+    device_signals,
+    table_signals,
+    task_signals,
+)
 from sexton.replay.span import Span
 from sexton.replay.span_reader import SpanReader
 from sexton.replay.stacks import function_signals
@@ -31,7 +36,8 @@ from sexton.store.recording import Recording
 from sexton.store.schema import MONO
 
 Window = tuple[float, float]
-#: Around a window, so that its first step has a reading before it: some tables are read every 10 s.
+#: Read around a window, so that its first step has a reading before it: some tables have one every
+#: 10 s.
 _BEFORE_S = 12.0
 _AFTER_S = 11.0
 
@@ -39,10 +45,12 @@ _AFTER_S = 11.0
 def signals_of(
     recording: Recording, span: Span, near: Sequence[Window] | None = None
 ) -> Iterator[Signal]:
-    """Every signal of the span; or only what is needed of it for these windows, the most important
-    first (stacks are read for as many of them as is affordable)."""
+    """Every signal of the span, or only what these windows need, given the most important first
+    (stacks are read for as many of them as is affordable)."""
     reader = SpanReader(recording, span)
-    wanted = None if near is None else _apart(near)
+    wanted = None
+    if near is not None:
+        wanted = _joined(sorted((start - _BEFORE_S, end + _AFTER_S) for start, end in near))
     for row in TABLES:
         yield from table_signals(row, reader, wanted)
     for signals in (device_signals, task_signals, core_task_signals, death_signals, log_signals):
@@ -50,11 +58,11 @@ def signals_of(
     yield from function_signals(recording, span, near)
 
 
-def _apart(windows: Sequence[Window]) -> list[Window]:
-    """What is read for these windows: in order, and apart from one another."""
+def _joined(windows: Iterable[Window]) -> list[Window]:
+    """Windows in time order, with those that are not a gap apart joined."""
     found: list[Window] = []
-    for start, end in sorted((start - _BEFORE_S, end + _AFTER_S) for start, end in windows):
-        if found and start <= found[-1][1] + GAP_S:
+    for start, end in windows:
+        if found and start - found[-1][1] <= GAP_S:
             found[-1] = (found[-1][0], max(end, found[-1][1]))
         else:
             found.append((start, end))
@@ -63,23 +71,16 @@ def _apart(windows: Sequence[Window]) -> list[Window]:
 
 def recorded_in(recording: Recording, span: Span) -> tuple[Window, ...]:
     """Stretches of the span, on the monotonic clock, in which the recorder ran."""
-    found: list[Window] = []
     segments = (reader.segment for reader in SpanReader(recording, span).segments)
-    for first, last in chain.from_iterable(segment.stretches() for segment in segments):
-        start, end = max(first[0], span.start[0]), min(last[0], span.end[0])
-        if end < start:
-            continue
-        if found and start - found[-1][1] <= GAP_S:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((start, end))
-    return tuple(found)
+    stretches = chain.from_iterable(segment.stretches() for segment in segments)
+    parts = ((max(a[0], span.start[0]), min(b[0], span.end[0])) for a, b in stretches)
+    return tuple(_joined((start, end) for start, end in parts if start <= end))
 
 
 def aligned_in(
     recording: Recording, span: Span, events_mono_s: Sequence[float], plan: Plan | None = None
 ) -> Aligned:
-    """What was different before these events: windows first, and then only what they need."""
+    """What was different before these events. Windows are chosen first; only they are read."""
     plan = plan or Plan()
     layout = lay_out(events_mono_s, plan.recorded or recorded_in(recording, span), plan)
     return compare(prepare(signals_of(recording, span, layout.windows), layout), plan, layout)
@@ -87,18 +88,18 @@ def aligned_in(
 
 _MOST_MARKS = 200
 _ALL = "the whole node"
-#: When each happened, and of what, as far as one table tells.
+#: Times of the events in one table, and what each was about.
 _Happened = tuple[F64, list[str]]
 
 
 def death_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
-    """Cgroups that died, by the directory they were in, and all of them together."""
+    """Removed cgroups by the directory they were in, and all of them together."""
     for about, mono, value in _counted(reader, near, CgroupEvent, _deaths):
         yield Signal("cgroup", printable(about), "deaths", "/s", mono, value)
 
 
 def log_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
-    """Lines of the kernel's log that are known, by what they tell of."""
+    """Kernel log lines that a pattern matched, by their family."""
     for about, mono, value in _counted(reader, near, KernelEvent, _lines):
         if about != _ALL:
             yield Signal("kernel_log", printable(about), "lines", "/s", mono, value)
@@ -118,7 +119,7 @@ def _lines(reader: SegmentReader) -> _Happened:
     found = reader.segment.table(KernelEvent, (MONO, "family", "mono_us"), coded=("family",))
     if found is None:
         return np.empty(0), []
-    # By the kernel's own time: a recorder that starts reads lines that are hours old.
+    # The kernel's own time: a recorder that starts reads lines that are hours old.
     read, said = (values(found.column(name)) for name in (MONO, "mono_us"))
     when = [a if b is None else b / 1e6 for a, b in zip(read, said, strict=True)]
     return np.array(when, np.float64), values(found.column("family"))
@@ -152,8 +153,8 @@ def _counted(
 
 
 def _moments(reader: SegmentReader, kind: type[Row]) -> F64:
-    """When the table was read. Where nothing was found all the time, to about a second: that is
-    told by the manifest, and no file has to be opened for it."""
+    """When the table was read. If it never had rows, to about a second from the manifest, so that
+    no file has to be opened."""
     entry = reader.segment.manifest["tables"].get(table(kind), {})
     if reader.segment.rows(kind) or "first" not in entry:
         return np.asarray(reader.readings(kind).mono, np.float64)
@@ -161,7 +162,7 @@ def _moments(reader: SegmentReader, kind: type[Row]) -> F64:
 
 
 def _watched(reader: SegmentReader, when: Readings, kind: type[Row]) -> Readings:
-    """Steps in which the trace lost events are not known."""
+    """The readings, with steps in which the trace lost events marked as unknown."""
     if kind is not CgroupEvent or not reader.segment.rows(CgroupEventGap):
         return when
     found = reader.segment.table(CgroupEventGap, (MONO, "lost"))

@@ -1,9 +1,9 @@
-"""Which part of a recording is meant: one boot, from one moment to another.
+"""Spans: a part of a recording, of one boot, from one moment to another.
 
-People ask in wall time, and wall clocks jump; monotonic clocks do not, but each boot has its own.
-So a question in wall time becomes a span of one boot's monotonic clock here, and everything that
-person should know about the answer becomes a note: other boots, a clock that was set back so that
-a time came twice, hours in which nothing was recorded.
+Users give wall times, and wall clocks jump; monotonic clocks do not, but each boot has its own. So
+a range of wall time becomes a span of one boot's monotonic clock here. What users should know about
+it becomes a note: other boots, a clock that was set back so that a time occurred twice, hours in
+which nothing was recorded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Span:
     turns: tuple[float, ...] = ()
 
     def touches(self, segment: Segment) -> bool:
-        """Does the segment have a part in it?"""
+        """Whether a part of the segment is in it."""
         inside = segment.start[0] <= self.end[0] and segment.end[0] >= self.start[0]
         return inside and segment.boot_id == self.boot_id
 
@@ -43,21 +43,12 @@ class Span:
         return self.start[0] <= mono_s <= self.end[0]
 
     def overlap(self, part: tuple[float, float]) -> tuple[float, float] | None:
-        """What of an interval of monotonic time lies in it."""
+        """The part of an interval of monotonic time that lies in it; `None` if empty."""
         start, end = max(part[0], self.start[0]), min(part[1], self.end[0])
         return (start, end) if start <= end else None
 
-
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Unbroken recording of one boot, with a clock that did not jump."""
-
-    boot_id: str
-    start: tuple[float, float]
-    end: tuple[float, float]
-
-    def part(self, earliest: float, latest: float) -> _Stretch | None:
-        """What of it lies between two wall times."""
+    def part(self, earliest: float, latest: float) -> Span | None:
+        """The part between two wall times, if the clock did not jump in it; `None` if empty."""
         if self.end[1] < earliest or self.start[1] > latest:
             return None
         start, end = self.start, self.end
@@ -65,7 +56,7 @@ class _Stretch:
             start = (start[0] + earliest - start[1], earliest)
         if end[1] > latest:
             end = (end[0] - (end[1] - latest), latest)
-        return _Stretch(self.boot_id, start, end)
+        return Span(self.boot_id, start, end)
 
 
 def everything(recording: Recording) -> Span:
@@ -78,9 +69,8 @@ def everything(recording: Recording) -> Span:
 
 
 def between(recording: Recording, earliest: float, latest: float) -> Span:
-    """What was recorded between two wall times; `StoreError` where that is nothing."""
-    stretches = _stretches(recording)
-    parts = [part for stretch in stretches if (part := stretch.part(earliest, latest)) is not None]
+    """What was recorded between two wall times; `StoreError` if nothing was."""
+    parts = _parts(recording, earliest, latest)
     if not parts:
         raise StoreError(
             f"nothing was recorded from {moment(earliest)} to {moment(latest)}; {reach(recording)}"
@@ -102,15 +92,14 @@ def between(recording: Recording, earliest: float, latest: float) -> Span:
 
 
 def around(recording: Recording, first: float, last: float, reach_s: float) -> Span:
-    """So many seconds before and after a moment or a short time, of the boot in which it was.
+    """`reach_s` seconds before and after a moment or a short time, of the boot that was running.
 
-    Of two boots the one whose recording holds it, or comes nearest to it; of two as near the
-    earlier, which is the one that ended. `StoreError` where nothing was recorded there.
+    Of several boots, the one whose recording holds it or is nearest to it; if two are equally near,
+    the earlier. `StoreError` if nothing was recorded there.
     """
     start, end = first - reach_s, last + reach_s
     wide = between(recording, start, end)
-    stretches = _stretches(recording)
-    parts = [part for stretch in stretches if (part := stretch.part(start, end)) is not None]
+    parts = _parts(recording, start, end)
     nearest = min(parts, key=lambda part: max(part.start[1] - last, first - part.end[1], 0.0))
     if nearest.boot_id == wide.boot_id:
         return wide
@@ -123,16 +112,19 @@ def around(recording: Recording, first: float, last: float, reach_s: float) -> S
     return replace(narrow, notes=(note, *narrow.notes))
 
 
-def _turns(mine: Sequence[_Stretch]) -> tuple[float, ...]:
+def _parts(recording: Recording, earliest: float, latest: float) -> list[Span]:
+    parts = (stretch.part(earliest, latest) for stretch in _stretches(recording))
+    return [part for part in parts if part is not None]
+
+
+def _turns(mine: Sequence[Span]) -> tuple[float, ...]:
     return tuple(wall for a, b in pairwise(mine) for wall in (a.end[1], b.start[1]))
 
 
 def unbroken(recording: Recording) -> list[Span]:
     """Its stretches without a gap, a reboot or a jump of the clock, in the order of recording;
-    none of a recording that is empty."""
-    if not recording.segments:
-        return []
-    return [Span(stretch.boot_id, stretch.start, stretch.end) for stretch in _stretches(recording)]
+    none if nothing is recorded."""
+    return _stretches(recording) if recording.segments else []
 
 
 def edges(recording: Recording) -> tuple[float, float]:
@@ -143,27 +135,27 @@ def edges(recording: Recording) -> tuple[float, float]:
 
 
 def reach(recording: Recording) -> str:
-    """In words: where it begins and ends."""
+    """Where it begins and ends, for messages."""
     first, last = edges(recording)
     return f"the recording reaches from {moment(first)} to {moment(last)}"
 
 
 def moment(wall_s: float) -> str:
-    """A wall time as this machine's people read it."""
+    """A wall time in this machine's time zone."""
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_s))
     except (OverflowError, OSError, ValueError):
         return f"{wall_s:.0f}"
 
 
-def _stretches(recording: Recording) -> list[_Stretch]:
-    found: list[_Stretch] = []
+def _stretches(recording: Recording) -> list[Span]:
+    found: list[Span] = []
     for segment in recording.segments:
         for part in segment.stretches():
-            stretch = _Stretch(segment.boot_id, *part)
+            stretch = Span(segment.boot_id, *part)
             last = found[-1] if found else None
             if last is not None and last.boot_id == stretch.boot_id and _goes_on(last, stretch):
-                found[-1] = _Stretch(last.boot_id, last.start, stretch.end)
+                found[-1] = Span(last.boot_id, last.start, stretch.end)
             else:
                 found.append(stretch)
     if not found:
@@ -171,7 +163,7 @@ def _stretches(recording: Recording) -> list[_Stretch]:
     return found
 
 
-def _goes_on(last: _Stretch, stretch: _Stretch) -> bool:
+def _goes_on(last: Span, stretch: Span) -> bool:
     jumped = abs(_offset(stretch.start) - _offset(last.end)) > JUMP_S
     return not jumped and stretch.start[0] - last.end[0] <= GAP_S
 
@@ -181,20 +173,18 @@ def _offset(pair: tuple[float, float]) -> float:
 
 
 def _other_boots(
-    recording: Recording, stretches: Sequence[_Stretch], mine: Sequence[_Stretch]
+    recording: Recording, stretches: Sequence[Span], mine: Sequence[Span]
 ) -> Iterator[str]:
-    others = {stretch.boot_id for stretch in stretches} - {mine[0].boot_id}
+    boot_id = mine[0].boot_id
+    others = {stretch.boot_id for stretch in stretches} - {boot_id}
     if others:
         boots = count(len(others) + 1, "boot")
-        first = min(
-            stretch.start[1]
-            for stretch in _stretches(recording)
-            if stretch.boot_id == mine[0].boot_id
-        )
+        whole = [stretch for stretch in _stretches(recording) if stretch.boot_id == boot_id]
+        first = min(stretch.start[1] for stretch in whole)
         yield f"{boots} in this span; judged is the last, recorded since {moment(first)}"
 
 
-def _breaks(mine: Sequence[_Stretch]) -> Iterator[str]:
+def _breaks(mine: Sequence[Span]) -> Iterator[str]:
     notes = []
     for before, after in pairwise(mine):
         if after.start[0] - before.end[0] > GAP_S:

@@ -1,9 +1,9 @@
 """The segments of a span, read as batches of rows or as columns.
 
-Files are read in order; while one is being worked on, two threads read the next ones (Arrow
-releases the interpreter lock). A reading `follows` the one before it unless something is missing in
-between: a segment is lost or damaged, the recorder was not running, or the step is much longer than
-the table's usual one.
+Files are read in order; while one is processed, two threads read the next ones (Arrow releases the
+interpreter lock). A reading `follows` the one before it unless something is missing in between: a
+segment is lost or damaged, the recorder was not running, or the step is much longer than usual for
+the table.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from sexton.series.rates import GAP_S, longest_step
 from sexton.store.arrays import codes, known, numbers, values, whole
 from sexton.store.recording import Recording, Segment
 from sexton.store.runs import runs_of
-from sexton.store.schema import MONO, POSITION, fields_in, rows_of, texts_of
+from sexton.store.schema import MONO, POSITION, fields_in, grouped, rows_of, texts_of
 
 T = TypeVar("T")
 
-#: Fewer readings in a segment do not tell how long its usual step is.
+#: With fewer readings in a segment its usual step is unknown.
 _ENOUGH_READINGS = 3
-#: Segments that are read ahead, and the fewest rows for which that is worth a thread.
+#: Segments that are read ahead, and the least rows for which threads are worth it.
 _AHEAD, _MANY_ROWS = 2, 50_000
-#: Numbers in one piece of columns, so that arithmetic on it needs little memory; and in columns
-#: that are kept for the next detector that wants the same.
+#: Numbers in one piece of columns, to limit memory; also in columns that are kept for the next
+#: detector that needs the same.
 _MOST_CELLS, _LEAST_READINGS = 500_000, 60
-#: Tables of single segments that are kept for the next `between`, in bytes.
+#: Bytes of tables of single segments that are kept for the next `between`.
 _MOST_KEPT = 32 << 20
 
 
@@ -72,12 +72,12 @@ class SpanReader:
         self._wanted: dict[Hashable, list[Columns]] = {}
 
     def having(self, kind: type[Row]) -> list[SegmentReader]:
-        """Segments in which the table was read inside the span."""
+        """Segments with readings of the table inside the span."""
         return [self.segments[at] for at in self._places(kind)]
 
     def readable(self, kind: type[Row]) -> bool:
-        """Can any of it be read? Where all of it is damaged, it is as if it had not been read: not
-        known, which is not the same as nothing."""
+        """Whether any of it can be read. If all of it is damaged it is unknown, as if it had not
+        been recorded, and not empty."""
         return any(reader.segment.opens(kind) for reader in self.having(kind))
 
     def _places(self, kind: type[Row]) -> list[int]:
@@ -96,13 +96,13 @@ class SpanReader:
         return first < self.span.start[0] and len(self.inside(kind, reader).mono) > 0
 
     def inside(self, kind: type[Row], reader: SegmentReader) -> Readings:
-        """Readings of a table in a segment that lie in the span."""
+        """A segment's readings of a table that are in the span."""
         found = reader.readings(kind)
         mask = (found.mono >= self.span.start[0]) & (found.mono <= self.span.end[0])
         return found if mask.all() else found.some(mask)
 
     def row_count(self, kind: type[Row]) -> int:
-        """Rows of the table in the span; files are opened only at its ends."""
+        """The number of rows in the span; files are opened only at its ends."""
         total = 0
         for reader in self.having(kind):
             if all(map(self.span.holds, reader.bounds(kind))):
@@ -136,7 +136,7 @@ class SpanReader:
         yield from self._pieces(kind, names, wanted, (places, near))
 
     def _few(self, kind: type[Row], names: tuple[str, ...], wanted: Wanted) -> Iterator[Columns]:
-        """Columns of some things: several detectors want the same few, which are kept."""
+        """Columns of some things. Kept, since several detectors want the same few."""
         known = self._things.get(kind)
         if known is not None:
             key = (kind, names, frozenset(filter(wanted, known)))
@@ -189,7 +189,7 @@ class SpanReader:
                 yield Columns(mono[some], wall[some], follows[some], piece.things, cut)
 
     def parts(self, kind: type[Row], near: Near, read: Callable[[SegmentReader], T]) -> Iterator[T]:
-        """What is read of the segments in which a table was read."""
+        """The results of `read` for the segments with the table, in order."""
         places = [at for at in self._places(kind) if near is None or self._touches(at, kind, near)]
         return self._ahead(lambda at: read(self.segments[at]), places, kind)
 
@@ -200,7 +200,8 @@ class SpanReader:
     def _ahead(
         self, read: Callable[[int], T], places: Sequence[int], kind: type[Row]
     ) -> Iterator[T]:
-        """What is read of these segments, in order; where that is much, threads are ahead of us."""
+        """The results of `read` for these segments, in order; if there are many rows, threads read
+        ahead."""
         rows = sum(self.segments[at].segment.rows(kind) for at in places)
         if len(places) < 2 or rows < _MANY_ROWS:
             yield from map(read, places)
@@ -217,8 +218,8 @@ class SpanReader:
     def batches(
         self, kind: type[Row], start: float = -inf, end: float = inf, *, every: bool = True
     ) -> Iterator[Batch[Any]]:
-        """Readings of a table from one moment to another, oldest first. Without `every`, of those
-        that had no rows only what shows where readings begin and end."""
+        """Readings of a table from one moment to another, oldest first. Without `every`, empty
+        readings are left out except at edges and gaps."""
         near = ((start, end),)
         places = [at for at in self._places(kind) if self._touches(at, kind, near)]
         joins = _Joins(self, kind)
@@ -237,8 +238,8 @@ class SpanReader:
                 yield from _batches(kind, found, times, every)
 
     def _table(self, reader: SegmentReader, kind: type[Row], part: Interval) -> pa.Table | None:
-        """All columns of a table in a segment, of readings in an interval at least. Small tables
-        are kept, since the next question is likely near."""
+        """All columns of a table in a segment, at least of the readings in an interval. Small
+        tables are kept, since the next query is likely to be near."""
         if not reader.segment.rows(kind):
             return None
         key = (reader.segment.name, kind)
@@ -252,7 +253,7 @@ class SpanReader:
         found = reader.segment.table(kind, columns, texts_of(kind))
         if found is not None and not every:
             self._kept[key] = found
-            while len(self._kept) > 1 and sum(map(_size, self._kept.values())) > _MOST_KEPT:
+            while len(self._kept) > 1 and sum(t.nbytes for t in self._kept.values()) > _MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
         return found
 
@@ -292,8 +293,8 @@ class SpanReader:
         return found[0] if found else next(self.batches(kind), None)
 
     def changes(self, kind: type[Row], fields: Sequence[str]) -> Iterator[Row]:
-        """Rows of things that are new, or that differ in these fields from when last seen, in the
-        order of time. Rows are made of those only."""
+        """Rows of things that are new, or that differ in these fields from when last seen, in time
+        order. Only these become rows."""
         last: dict[Key, tuple[Any, ...]] = {}
         for found in self.parts(kind, None, lambda reader: self._table(reader, kind, (-inf, inf))):
             if found is None:
@@ -314,7 +315,8 @@ class SpanReader:
         return list(dict.fromkeys(key for part in parts for key in part))
 
     def longest_step(self, kind: type[Row], mono: F64) -> float:
-        """Longer between two readings of a table is a gap; `mono` are those of one segment."""
+        """The longest step between readings of a table that is not a gap; `mono` are the readings
+        of one segment."""
         if len(mono) >= _ENOUGH_READINGS:
             return longest_step(mono)
         spans = [(reader.count(kind), *reader.bounds(kind)) for reader in self.having(kind)]
@@ -332,11 +334,11 @@ class _Joins:
         self._begun = self._lost = False
 
     def lose(self) -> None:
-        """The next segment's table cannot be read."""
+        """Note that the next segment's table cannot be read."""
         self._lost = True
 
     def add(self, at: int, times: Times, near: Near) -> tuple[tuple[F64, F64, Bools], Ints]:
-        """Times and follows of the readings that are wanted, and their places."""
+        """Times and `follows` of the wanted readings, and their indices."""
         mono, wall, follows = times.mono, times.wall, times.follows.copy()
         longest = self._reader.longest_step(self._kind, mono)
         follows[1:] &= np.diff(mono) <= longest
@@ -352,7 +354,7 @@ class _Joins:
             self._last = (at, float(mono[-1])) if whole else None
             mono, wall = mono[kept], wall[kept]
         else:
-            self._lost = self._begun  # readings before the first that is wanted are not missed
+            self._lost = self._begun  # readings before the first wanted one are not missing
         return (mono, wall, follows), kept
 
     def _goes_on(self, at: int, mono: float, longest: float) -> bool:
@@ -387,31 +389,13 @@ def _batches(
         yield Batch(mono_s, wall_s, tuple(rows[start:end]), follows)
 
 
-def grouped(
-    kind: type[Row], found: pa.Table, chosen: Ints | None = None
-) -> tuple[dict[float, tuple[int, int]], list[list[Any]]]:
-    """By the time of each reading where its rows begin and end in the columns, which follow; each
-    reading in its own order. Values are made of the chosen rows only, of all where none are."""
-    if chosen is None:
-        chosen = np.arange(found.num_rows)
-    if not len(chosen):
-        return {}, []
-    mono, position = (numbers(found.column(name))[chosen] for name in (MONO, POSITION))
-    order = np.lexsort((position, mono))
-    mono = mono[order]
-    times, starts = np.unique(mono, return_index=True)
-    ends = [*starts[1:].tolist(), len(mono)]
-    places = dict(zip(times.tolist(), zip(starts.tolist(), ends, strict=True), strict=True))
-    return places, fields_in(kind, found, chosen[order])
-
-
 def _changed(
     kind: type[Row],
     found: pa.Table,
     fields: Sequence[str],
     known: tuple[Ints, dict[Key, tuple[Any, ...]]],
 ) -> list[Row]:
-    """The same of one segment, whose rows are sorted by thing and time."""
+    """Changes in one segment, whose rows are sorted by thing and time."""
     thing, last = known
     fresh = np.append(True, thing[1:] != thing[:-1])[: len(thing)]
     differs = fresh.copy()
@@ -436,7 +420,7 @@ def _changed(
 
 
 def _unlike_before(array: pa.Array) -> Bools:
-    """Which values differ from the one before them, from the second on."""
+    """Which values, from the second on, differ from the one before."""
     if pa.types.is_list(array.type):
         every = values(array)
         return np.array([a != b for a, b in pairwise(every)], np.bool_)
@@ -450,7 +434,3 @@ def _unlike_before(array: pa.Array) -> Bools:
     if there is not None:
         unlike |= there[1:] != there[:-1]
     return unlike
-
-
-def _size(found: pa.Table) -> int:
-    return int(found.nbytes)

@@ -1,12 +1,12 @@
-"""Kernel stacks out of a recording, as ``diagnose --stacks`` takes them live.
+"""Kernel stacks from a recording, as ``diagnose --stacks`` takes them live.
 
 A short span gives all of them. A longer one gives those of the seconds in which a core was mostly
-in the kernel, which are the ones a detector asks about; the heat of each annex tells which, without
-opening a stack. Where there is no such second, some of those with most.
+in the kernel, which detectors look at; the heat of each annex shows these without reading a stack.
+If there is no such second, some of those with the most kernel samples.
 
-And as signals: how much of all samples each kernel function was in, itself or by what it called.
-Those are read for the last seconds of each window only, in the order in which the windows matter,
-until so many files are open; and they are counted over five seconds at once.
+And as signals: the share of samples in which each kernel function was on the stack. They are read
+only for the last seconds of each window, the most important windows first, until a limit of files;
+and they are counted in bins of five seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from sexton.errors import StoreError
 from sexton.model.aligned import F64, Signal
 from sexton.model.profile import I64, Bools, Frames, Heat, Kind, Profile, Tree
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.model.text import count, printable
 from sexton.model.window import Batch
 from sexton.profile.flame import outermost
@@ -39,9 +39,9 @@ from sexton.store.sealed import TableFile
 
 #: Kernel samples that are taken from one span.
 MOST_SAMPLES = 100_000
-#: Where no core was mostly in the kernel, a taste is enough.
+#: Enough if no core was mostly in the kernel.
 _FEW_SAMPLES = 5_000
-#: Annexes that are opened for them: each takes some hundredths of a second.
+#: Annexes that are read for them: each takes some hundredths of a second.
 _MOST_ANNEXES = 24
 #: As many frames as live, see `sexton.sources.perf.stacks`.
 _MOST_FRAMES = 64
@@ -49,7 +49,7 @@ _SECOND_NS = 1_000_000_000
 
 
 class _Hot(NamedTuple):
-    """Seconds of cores in one annex, with their samples in the kernel and in all."""
+    """Seconds of cores in one annex, with their kernel samples and all samples."""
 
     annex: Annex
     second: I64
@@ -65,8 +65,7 @@ class _Hot(NamedTuple):
 def stacks_in(
     recording: Recording, span: Span, most: int = MOST_SAMPLES
 ) -> tuple[Batch[StackCount] | None, list[str]]:
-    """One reading with the kernel stacks of the span, and what the reader should know of it;
-    `None` where none were recorded."""
+    """One reading with the kernel stacks of the span, `None` if none were recorded; and notes."""
     found = [annex for annex in _annexes(recording, span) if len(annex.second)]
     if not found:
         waiting = len(waiting_stacks(recording.path))
@@ -117,7 +116,7 @@ def _hot(annex: Annex, heat: Heat, span: tuple[float, float]) -> _Hot:
 
 
 def _hottest(found: list[_Hot], most: int) -> list[_Hot]:
-    """The seconds mostly in the kernel, those with most samples there first, until it is enough."""
+    """The seconds mostly in the kernel, most kernel samples first, up to `most` samples."""
     held = [annex.some(2 * annex.kernel >= annex.samples) for annex in found]
     if any(len(annex.second) for annex in held):
         found = held
@@ -163,7 +162,7 @@ def _kernel(tree: Tree) -> Bools:
 
 
 def _among(second: I64, profile: Profile, hot: _Hot) -> Bools:
-    """Per sample: is its second of its core one of those?"""
+    """Per sample: whether its core and second are in `hot`."""
     width = 1 << 20
     wanted = hot.second * width + hot.cpu
     found: Bools = np.isin(second * width + profile.cpu, wanted)
@@ -171,7 +170,7 @@ def _among(second: I64, profile: Profile, hot: _Hot) -> Bools:
 
 
 class _Named:
-    """Kernel functions of a node, the innermost first; each node's once."""
+    """Kernel functions of a node, innermost first; each node is walked once."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -196,18 +195,18 @@ class _Named:
 
 Window = tuple[float, float]
 BIN_S = 5.0
-#: Of each window its last sixth, but not less than a bin.
+#: The last sixth of each window is read, but at least one bin.
 _PART = 6
 _MOST_COUNTED = 48
 _MOST_FUNCTIONS = 400
 _US = 1_000_000
-_UNASKED = -2
+_NOT_CODED = -2
 
 
 class _Codes:
-    """Functions as numbers, over all annexes; -1 are those an idle core is in.
+    """Functions as numbers, across annexes; -1 for those of an idle core.
 
-    `depths` is how deep in a stack each was at most.
+    `depths` is the greatest depth of each in a stack.
     """
 
     def __init__(self) -> None:
@@ -232,9 +231,9 @@ class _Codes:
 
 
 class _Stacks:
-    """An annex's tree. Names are read of those functions only that occur in what is counted.
+    """An annex's tree. Names are read only for functions that occur in counted samples.
 
-    A function that calls itself counts once: by its outermost node.
+    A recursive function counts once, at its outermost node.
     """
 
     def __init__(self, annex: Annex, codes: _Codes) -> None:
@@ -253,17 +252,17 @@ class _Stacks:
         self._depth = np.zeros(len(kinds), np.int32)
         np.maximum.at(self._depth, self._frame, depth[self._start])
         self._codes = codes
-        self._coded = np.full(len(kinds), _UNASKED, np.int64)
+        self._coded = np.full(len(kinds), _NOT_CODED, np.int64)
 
     def count(self, node: npt.NDArray[Any], weight: F64 | None) -> tuple[I64, F64, float]:
-        """Functions, how many of these samples were in each or below it, and of how many."""
+        """Functions, the samples with each of them on the stack, and all samples."""
         own = np.bincount(node, weight, minlength=self._nodes)
         running = np.zeros(self._nodes + 1)
         np.cumsum(own, out=running[1:])
         total = running[self._end] - running[self._start]
         counts = np.bincount(self._frame, total, minlength=len(self._coded))
         seen = np.flatnonzero(counts)
-        new = seen[self._coded[seen] == _UNASKED]
+        new = seen[self._coded[seen] == _NOT_CODED]
         if len(new):
             names = values(self._names, new)
             self._coded[new] = self._codes.of(names, self._depth[new].tolist())
@@ -274,14 +273,14 @@ class _Stacks:
 def function_signals(
     recording: Recording, span: Span, near: Sequence[Window] | None
 ) -> Iterator[Signal]:
-    """Of the functions that were seen most in any five seconds; none where no stacks are kept.
+    """Shares of the functions that were seen most in any five seconds; none without stacks.
 
-    Where one was never seen without another that it calls, only the inner one is told.
+    If a function was never seen without another that it calls, only the inner one is given.
     """
     codes = _Codes()
     sums = Sums()
-    windows_asked = _windows(span, near)
-    for annex, windows in _wanted(_annexes_near(recording, span, windows_asked), windows_asked):
+    requested = _windows(span, near)
+    for annex, windows in _wanted(_annexes_near(recording, span, requested), requested):
         try:
             _count(annex, windows, codes, sums)
         except StoreError as error:
@@ -289,7 +288,7 @@ def function_signals(
                 recording.problems.append(str(error))
     innermost: dict[bytes, tuple[int, F64, F64]] = {}
     for code, mono, value in sums.largest(_MOST_FUNCTIONS, by_peak=True):
-        # Functions that were in the very same samples are one way through the kernel.
+        # Functions that were in exactly the same samples are one path through the kernel.
         same = value.tobytes()
         if same not in innermost or codes.depths[code] > codes.depths[innermost[same][0]]:
             innermost[same] = (code, mono, value)
@@ -299,7 +298,7 @@ def function_signals(
 
 
 def _annexes_near(recording: Recording, span: Span, windows: Sequence[Window]) -> list[Annex]:
-    """Those in whose segments, or near them, something is wanted."""
+    """Annexes of segments that are in or near these windows, by time."""
     merged = _merged([(start - LONGEST_RAW_S, end + LONGEST_RAW_S) for start, end in windows])
     found = []
     for segment in recording.segments:
@@ -319,11 +318,11 @@ def _windows(span: Span, near: Sequence[Window] | None) -> list[Window]:
 def _wanted(
     annexes: Sequence[Annex], windows: Sequence[Window]
 ) -> Iterator[tuple[Annex, list[Window]]]:
-    """Annexes by time with what to read of each; the windows that matter most choose them."""
+    """Annexes by time with the parts to read of each; chosen by the most important windows."""
     chosen: dict[int, list[Window]] = {}
     starts = [annex.start[0] for annex in annexes]
     for start, end in windows:
-        # Two of perf's files may overlap a little: the earlier one may end after the later began.
+        # Two perf files may overlap a little: the earlier may end after the later began.
         first = max(0, bisect_right(starts, start - LONGEST_RAW_S))
         for at in range(first, bisect_right(starts, end)):
             part = (max(start, starts[at]), min(end, annexes[at].end[0]))
@@ -372,7 +371,7 @@ def _count(annex: Annex, windows: Sequence[Window], codes: _Codes, sums: Sums) -
 
 
 def _edges(window: Window) -> I64:
-    """Bins from the window's end backwards; what is left at its beginning is not counted."""
+    """Bins from the window's end backwards; a rest at its beginning is not counted."""
     start, end = window
     number = max(1, int((end - start) / BIN_S + 0.01))
     width = min(BIN_S, end - start)

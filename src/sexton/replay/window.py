@@ -4,9 +4,9 @@ Nothing is read before it is needed. `columns` goes through a table segment by s
 and `latest` read single segments, `batches` makes rows of everything and is meant for events and
 small tables.
 
-The window begins and ends with the span. Older readings of the same boot stand in where the span
-has none: the hourly ones, and the kernel's and the services' lines, which are the node's memory
-(live, the kernel's ring would still hold them).
+The window begins and ends with the span. Older readings of the same boot are used if the span has
+none: those made hourly, and log lines of the kernel and of services (live, the kernel's ring buffer
+would still hold them).
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from sexton.detect.registry import settings_in_force
 from sexton.errors import StoreError
 from sexton.model.row import Row, fields_of
 from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
-from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.cpu import CoreTimes, ProbeCost, SoftirqWait
 from sexton.model.rows.event import KernelEvent, KernelLog, ServiceEvent
 from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
-from sexton.model.rows.softirq import ProbeCost, SoftirqWait
-from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import Thread
+from sexton.model.rows.trace import StackCount
 from sexton.model.rows.unit import RestartMark
 from sexton.model.settings import differences
 from sexton.model.text import count
@@ -47,17 +46,17 @@ from sexton.replay.segment_reader import SegmentReader
 from sexton.replay.span import Span, moment
 from sexton.replay.span_reader import SpanReader
 from sexton.replay.stacks import stacks_in
-from sexton.store.recording import Recording, Segment
+from sexton.store.recording import JUMP_S, Recording, Segment
 
 R = TypeVar("R", bound=Row)
 _Batches = tuple[Batch[Any], ...]
 
-#: What a node remembers of the time before the span, and how many rows of that are read.
+#: Log lines from before the span are part of the window; how many rows of them are read.
 _MEMORY: tuple[type[Row], ...] = (KernelEvent, RestartMark, ServiceEvent)
 _MOST_REMEMBERED = 100_000
-#: Rows that are there when something happened: most of their readings are empty, and tell nothing.
+#: Events: most of their readings are empty and need not be kept.
 _EVENTS: tuple[type[Row], ...] = (*_MEMORY, CgroupEvent, CgroupEventGap)
-#: Rows about a moment, which say nothing about a later one.
+#: Rows about a moment, which are not valid later.
 _OF_A_MOMENT: tuple[type[Row], ...] = (
     CoreTimes, Thread, CgroupEvent, CgroupEventGap, SoftirqWait, ProbeCost, StackCount,
     Alarm, Mark, RecorderNote, RecorderCost, KernelLog, *_MEMORY,
@@ -65,12 +64,10 @@ _OF_A_MOMENT: tuple[type[Row], ...] = (
 #: A table with more rows than this is not kept in memory as rows.
 _MOST_KEPT = 200_000
 _MOST_DIFFERENCES = 8
-#: As in `sexton.replay.span`: clocks are slewed by less than this between two readings.
-_JUMP_S = 1.0
 
 
 class Replay:
-    """A span read back: its window, and what a reader of the verdict should know about it."""
+    """A span read back: its window, and notes for the reader of the verdict."""
 
     def __init__(self, recorded: RecordedWindow) -> None:
         self.window: Window = recorded
@@ -78,17 +75,17 @@ class Replay:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Complete once the window was judged: damage is met as it is read."""
+        """Complete only after the window was judged: damage is found when it is read."""
         return self._recorded.notes
 
 
 def window(recording: Recording, span: Span) -> Replay:
-    """The span as a window; `StoreError` where nothing is recorded in it."""
+    """The span as a window; `StoreError` if nothing is recorded in it."""
     return Replay(RecordedWindow(recording, span))
 
 
 class RecordedWindow(Window):
-    """A span of a recording; `notes` are what a reader of the verdict should know about it."""
+    """A span of a recording, read when needed."""
 
     def __init__(self, recording: Recording, span: Span) -> None:
         self._reader = SpanReader(recording, span)
@@ -100,7 +97,7 @@ class RecordedWindow(Window):
         super().__init__({}, last.states, last.providers, _bounds(self._reader))
         self._notes = [*span.notes, *_configured(self._reader.segments)]
         self._rows: dict[type[Row], _Batches | None] = {}
-        #: Every segment of the boot: a moment before the span has a wall time too.
+        #: Every segment of the boot: moments before the span have a wall time too.
         whole = Span(span.boot_id, (-inf, 0.0), (inf, 0.0))
         self._clock_reader = SpanReader(recording, whole)
         stacks, notes = stacks_in(recording, span)
@@ -110,7 +107,7 @@ class RecordedWindow(Window):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Other boots, gaps, clock jumps; and damage, as far as it was met so far."""
+        """Other boots, gaps, clock jumps; and damage found so far."""
         problems = len(self._recording.problems)
         if not problems:
             return tuple(self._notes)
@@ -136,12 +133,13 @@ class RecordedWindow(Window):
                 replace(batch, rows=tuple(map(reaching, batch.rows)))
                 for batch in (*self._older_edges(kind), *found)
             ]
-        elif not found and (older := self._stand_in(kind)) is not None:
-            found = [older]
+        elif not found and self._before is not None and kind not in _OF_A_MOMENT:
+            older = self._before.latest(kind)
+            found = [] if older is None else [older]
         return tuple(found) or None
 
     def _held(self, kind: type[Row]) -> bool:
-        """Is the table more than its readings in the span, or other than them?"""
+        """Whether the table has other rows than its readings in the span."""
         more = kind in _MEMORY or kind is KernelLog or (kind is StackCount and kind in self._rows)
         return more or not self._reader.having(kind)
 
@@ -222,7 +220,7 @@ class RecordedWindow(Window):
         return self.keep(("last", kind), lambda: self._reader.latest(kind))
 
     def wall(self, mono_s: float) -> float:
-        """By the reading nearest to it, of any table; only that segment's list is opened."""
+        """By the nearest reading of any table; only that segment's list is read."""
         segments = self._clock_reader.segments
         at = bisect_right(segments, mono_s, key=lambda segment: segment.segment.start[0]) - 1
         near = [segment.segment.start for segment in segments[at + 1 : at + 2]]
@@ -237,13 +235,13 @@ class RecordedWindow(Window):
         return nearest[1] + (mono_s - nearest[0])
 
     def mono(self, wall_s: float) -> float:
-        """The other way round. The wall clock may jump inside a segment, and not come back."""
+        """By the nearest reading. The wall clock may jump inside a segment for good."""
         near: list[tuple[float, float]] = []
         for segment in self._clock_reader.segments:
             ends = (segment.segment.start, segment.segment.end)
             near += ((wall, mono) for mono, wall in ends)
             low, high = sorted(wall for _, wall in ends)
-            jumped = abs((high - low) - (ends[1][0] - ends[0][0])) > _JUMP_S
+            jumped = abs((high - low) - (ends[1][0] - ends[0][0])) > JUMP_S
             if jumped or low <= wall_s <= high:
                 mono, wall = segment.clock()
                 place = int(np.abs(wall - wall_s).argmin())
@@ -252,7 +250,7 @@ class RecordedWindow(Window):
         return nearest[1] + (wall_s - nearest[0])
 
     def _older_events(self, kind: type[Row]) -> list[Batch[Any]]:
-        """Readings before the span that brought something, and its edges: the newest."""
+        """The newest readings before the span that had rows, and the first and last of them."""
         if self._before is None:
             return []
         most, start = _MOST_REMEMBERED, inf
@@ -266,27 +264,22 @@ class RecordedWindow(Window):
         return [batch for at, batch in enumerate(found) if batch.rows or at in (0, last)]
 
     def _older_edges(self, kind: type[Row]) -> list[Batch[Any]]:
-        """The first reading before the span and the last."""
+        """The first and last reading before the span."""
         if self._before is None or (edges := self._before.bounds(kind)) is None:
             return []
         ends = (self._before.between(kind, edge, edge) for edge in dict.fromkeys(edges))
         return [batch for found in ends for batch in found[:1]]
 
-    def _stand_in(self, kind: type[Row]) -> Batch[Any] | None:
-        if kind in _OF_A_MOMENT or self._before is None:
-            return None
-        return self._before.latest(kind)
-
     def _reaching(self) -> Callable[[Any], KernelLog]:
-        """For rows in order: the log reaches back to where its lines were read, and those segments
-        may be deleted by now."""
+        """For rows in order: limits how far the log reaches back, since segments with its older
+        lines may have been deleted."""
         begins = _begins(self._recording, self._reader.segments[-1].segment)
         lines = 0
 
         def reaching(row: KernelLog) -> KernelLog:
             nonlocal begins, lines
             if row.lines < lines:
-                begins = None  # a new recorder has read the ring again, all of it
+                begins = None  # a new recorder has read the whole ring again
             lines = row.lines
             floor = 0 if begins is None else int(begins * 1e6)
             if row.oldest_mono_us is None or row.oldest_mono_us >= floor:
@@ -297,7 +290,7 @@ class RecordedWindow(Window):
 
 
 def _before(recording: Recording, span: Span) -> SpanReader | None:
-    """What was recorded of the same boot before the span."""
+    """What was recorded of the same boot before the span; `None` if nothing."""
     mine = [segment for segment in recording.segments if segment.boot_id == span.boot_id]
     until = (nextafter(span.start[0], -inf), span.start[1])
     if not mine or mine[0].start[0] > until[0]:
@@ -306,7 +299,7 @@ def _before(recording: Recording, span: Span) -> SpanReader | None:
 
 
 def _bounds(reader: SpanReader) -> Bounds:
-    """From the first to the last reading in the span, whatever was read."""
+    """From the first to the last reading in the span, of any table."""
     span, first, last = reader.span, reader.segments[0], reader.segments[-1]
     start, end = first.segment.start, last.segment.end
     if not span.holds(start[0]):
@@ -323,7 +316,7 @@ def _clock(reader: SegmentReader) -> list[tuple[float, float]]:
 
 
 def _once(batches: Iterable[Batch[Any]]) -> list[Batch[Any]]:
-    """A recorder that was restarted reads again what the log still holds: each line counts once."""
+    """Log lines without duplicates: a restarted recorder reads again what the log still holds."""
     known: set[Hashable] = set()
     made = []
     for batch in batches:
@@ -334,9 +327,9 @@ def _once(batches: Iterable[Batch[Any]]) -> list[Batch[Any]]:
 
 
 def _line(row: Row) -> Hashable:
-    """What makes two log lines the same one; `None` where it has no date."""
+    """The identity of a log line; `None` if it has no time."""
     if isinstance(row, KernelEvent):
-        # The wall time is reckoned anew by each reader, the kernel's own is not.
+        # Each recorder computes the wall time again; the kernel's own time is fixed.
         when = row.wall_s if row.mono_us is None else row.mono_us
         return None if when is None else (when, row.message)
     if isinstance(row, ServiceEvent):
@@ -345,7 +338,7 @@ def _line(row: Row) -> Hashable:
 
 
 def _begins(recording: Recording, last: Segment) -> float | None:
-    """Since when nothing is missing; `None` where that is since the recorder's first reading."""
+    """Since when no segment is missing; `None` if since the recorder's first reading."""
     begins: float | None = None
     before: Segment | None = None
     for segment in recording.segments:
@@ -364,7 +357,7 @@ def _begins(recording: Recording, last: Segment) -> float | None:
 
 
 def _configured(segments: Sequence[SegmentReader]) -> Iterator[str]:
-    """Where the recorder's configuration was another than the one that judges now."""
+    """Notes on where the recorder's configuration differed from the current one."""
     found: list[tuple[float, list[str]]] = []
     for reader in segments:
         then = reader.segment.settings

@@ -27,10 +27,16 @@ from sexton.model.rows.cgroup import (
     CgroupThrottle,
     Controller,
 )
-from sexton.model.rows.cpu import CoreTimes, ReadyTasks, RunQueue, SoftnetCpu
+from sexton.model.rows.cpu import (
+    CoreTimes,
+    ProbeCost,
+    ReadyTasks,
+    RunQueue,
+    SoftirqWait,
+    SoftnetCpu,
+)
 from sexton.model.rows.memory import Pressure, VmCounter
 from sexton.model.rows.net import Conntrack, NetDevice, NicCounter, TcpCounters
-from sexton.model.rows.softirq import ProbeCost, SoftirqWait
 from sexton.model.rows.unit import Unit
 from sexton.model.window import Key
 from sexton.series import cores

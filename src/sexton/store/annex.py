@@ -1,14 +1,14 @@
 """An annex: tables that belong to a segment but are ready later, such as decoded stacks.
 
-A sealed segment never changes. What takes longer is sealed into a subdirectory,
+A sealed segment never changes. Tables that are ready later are sealed into a subdirectory,
 ``segments/SEGMENT/profile-<stamp>/``, in the same way: Parquet files and a manifest with their
 checksums, written under ``stacks/``, synced and renamed. So an annex is complete or absent;
 retention, pins and copies include it with its segment, and readers that do not know annexes see the
 segment unchanged.
 
-Each comes from one perf file, and its manifest says which: a perf file that is still there can then
-be deleted. The recorder's sampling process imports this module, so Arrow is imported only where an
-annex is read or written.
+Each is made from one perf file, which its manifest names, so a leftover perf file can be deleted.
+The recorder's sampling process imports this module, so Arrow is imported only where an annex is
+read or written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sexton.errors import StoreError
 from sexton.model.text import printable
-from sexton.store.layout import ASIDE, MANIFEST, SCHEMA, read_manifest, segments_in, signed
+from sexton.store.layout import (
+    ASIDE,
+    MANIFEST,
+    SCHEMA,
+    read_manifest,
+    segments_in,
+    signed,
+    table_bytes,
+    unused,
+)
 from sexton.store.pins import Spanned
 
 if TYPE_CHECKING:
@@ -47,7 +56,7 @@ class Origin(NamedTuple):
 
 
 def is_annex(name: str) -> bool:
-    """Is this the name of an annex?
+    """Whether this is the name of an annex.
 
     >>> is_annex("profile-2026111513300407"), is_annex("profile-2026111513300407-torn.1")
     (True, True)
@@ -67,7 +76,7 @@ def annex_name(raw: str) -> str:
 
 
 def annex_names(segment: Path) -> list[str]:
-    """The names of a segment's annexes, unread; a link is none."""
+    """The names of a segment's annexes, without reading them; links are ignored."""
     try:
         with os.scandir(segment) as entries:
             return sorted(
@@ -88,33 +97,34 @@ class Reach:
     end: tuple[float, float]
 
 
+def own_reach(manifest: Mapping[str, Any]) -> Reach:
+    """The span of a segment or annex from its manifest; `TypeError` if it has no readings."""
+    (start, at), (end, until) = manifest["start"], manifest["end"]
+    edges = (float(start), float(at)), (float(end), float(until))
+    return Reach(str(manifest.get("boot_id", "")), *edges)
+
+
 def reach_of(segment: Path, own: Spanned) -> Reach:
     """A segment's time extended by that of its annexes: perf's files do not end where segments do,
     so an annex may begin before its segment or end after it."""
-    edges = [(own.start, own.end)]
+    spans = [own]
     for name in annex_names(segment):
         try:
-            manifest = read_manifest(segment / name)
-            start, end = (tuple(map(float, manifest[edge])) for edge in ("start", "end"))
-        except (StoreError, TypeError, ValueError, KeyError):  # `recording verify` names it
+            annex = own_reach(read_manifest(segment / name))
+        except (StoreError, TypeError):  # `recording verify` reports it
             continue
-        if manifest.get("boot_id") == own.boot_id and len(start) == len(end) == 2:
-            edges.append((start, end))
-    return Reach(own.boot_id, min(edge[0] for edge in edges), max(edge[1] for edge in edges))
+        if annex.boot_id == own.boot_id:
+            spans.append(annex)
+    return Reach(own.boot_id, min(span.start for span in spans), max(span.end for span in spans))
 
 
 def free_name(segment: Path, raw: str) -> str:
-    """A name for the annex of a perf file that is not used in the segment yet."""
-    wanted = free = annex_name(raw)
-    number = 0
-    while os.path.lexists(segment / free):  # the wall clock came by twice
-        number += 1
-        free = f"{wanted}.{number}"
-    return free
+    """A name for the annex of a perf file. It may be taken: the wall clock may be set back."""
+    return os.path.basename(unused(f"{segment}/{annex_name(raw)}"))
 
 
 def sealed_from(directory: Path, origin: Origin) -> Path | None:
-    """The annex that was made from this very file earlier, if there is one."""
+    """The annex that was already made from this file, if any."""
     name = annex_name(origin.name)
     for segment in segments_in(directory / "segments"):
         path = directory / "segments" / segment.text / name
@@ -129,14 +139,13 @@ def sealed_from(directory: Path, origin: Origin) -> Path | None:
 
 
 class Home(NamedTuple):
-    """The sealed segment an annex belongs to, and how far its wall clock is ahead of its monotonic.
+    """The sealed segment an annex belongs to, and how far the wall clock is ahead of the monotonic.
 
-    `waits` if a segment that is still open holds more of its time; `path` is then the best so far,
-    or `None`.
+    `waits`: a segment that is still open holds more of its time; `path` is then the best so far, or
+    `None`.
     """
 
     path: Path | None
-    boot_id: str
     ahead_s: float
     waits: bool
 
@@ -159,13 +168,11 @@ def home_of(directory: Path, boot_id: str, span: tuple[float, float]) -> Home:
     growing = bool(segments_in(directory / "open"))
     coming = end - max(start, start if newest is None else newest)
     waits = growing and (best is None or coming > max(best[0], 0.0))
-    if best is None:
-        return Home(None, boot_id, 0.0, waits)
-    return Home(best[1], boot_id, best[2], waits)
+    return Home(None, 0.0, waits) if best is None else Home(best[1], best[2], waits)
 
 
 def boot_at(directory: Path, wall_s: float) -> str:
-    """The boot that was recorded nearest to a moment of the wall clock; empty where none was."""
+    """The boot that was recorded nearest to a wall time; empty if nothing is recorded."""
     nearest: tuple[float, str] | None = None
     for _, manifest in _sealed(directory):
         edges = sorted((manifest["start"][1], manifest["end"][1]))
@@ -178,7 +185,7 @@ def boot_at(directory: Path, wall_s: float) -> str:
 
 
 def _sealed(directory: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Sealed segments with their manifests, newest first; damaged ones are left out."""
+    """Sealed segments with their manifests, newest first, without damaged ones."""
     place = directory / "segments"
     for name in segments_in(place)[: -_MOST_LOOKED_AT - 1 : -1]:
         try:
@@ -190,31 +197,29 @@ def _sealed(directory: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 class Stored(NamedTuple):
-    """One table to store: its row groups, and options of the Parquet writer."""
+    """A table to store: its row groups, and options of the Parquet writer."""
 
     groups: Iterable[pa.Table]
     how: Mapping[str, Any]
 
 
 class Annex:
-    """A sealed annex. `start` and `end` are (monotonic, UNIX) seconds of what is in it."""
+    """A sealed annex. `start` and `end` are the (monotonic, UNIX) seconds of its content."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `StoreError` where it is damaged."""
+        """Raises `StoreError` if it is damaged."""
         self.path = path
         self.name = path.name
         self.manifest = read_manifest(path)
-        start, end = self.manifest["start"], self.manifest["end"]
-        if self.manifest.get("annex") != self.name or start is None or end is None:
+        if self.manifest.get("annex") != self.name or self.manifest["start"] is None:
             raise StoreError(f"{self.name}: its manifest belongs to another annex")
-        self.start = (float(start[0]), float(start[1]))
-        self.end = (float(end[0]), float(end[1]))
-        self.boot_id = str(self.manifest.get("boot_id", ""))
+        own = own_reach(self.manifest)
+        self.start, self.end, self.boot_id = own.start, own.end, own.boot_id
 
     @property
     def bytes(self) -> int:
         """Its size on disk, from its manifest."""
-        return sum(int(entry.get("bytes", 0)) for entry in self.manifest["tables"].values())
+        return table_bytes(self.manifest)
 
     def fact(self, name: str) -> int | None:
         """A total from its manifest, such as "samples" or "lost"."""
@@ -222,16 +227,11 @@ class Annex:
         return found if isinstance(found, int) else None
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """One of its tables; `StoreError` where it is damaged or has none."""
-        from sexton.store.sealed import read_table
-
-        found = read_table(self.path, name, self.manifest, columns)
-        if found is None:
-            raise StoreError(f"{self.name}: has no {name}")
-        return found
+        """One of its tables; `StoreError` if it is damaged or missing."""
+        return self.opened(name).read(columns)
 
     def opened(self, name: str) -> TableFile:
-        """One of its tables to be read in part; raises as `table` does."""
+        """One of its tables, to be read in part; raises as `table` does."""
         from sexton.store.sealed import open_table
 
         found = open_table(self.path, name, self.manifest)
@@ -255,10 +255,10 @@ def annexes_of(segment: Path, problems: list[str] | None = None) -> list[Annex]:
 def write_annex(
     segment: Path, name: str, header: Mapping[str, Any], tables: Mapping[str, Stored]
 ) -> Path:
-    """Seal an annex into a sealed segment; its path. Nothing is left behind if it fails.
+    """Seal an annex into a sealed segment; returns its path. A failure leaves nothing behind.
 
     `header` has at least "boot_id", "start" and "end" (each (monotonic, UNIX) seconds). Raises
-    `FileNotFoundError` where the segment is gone meanwhile.
+    `FileNotFoundError` if the segment was deleted meanwhile.
     """
     from sexton.store.sealed import new_directory, store_file, store_table
 

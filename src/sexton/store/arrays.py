@@ -1,10 +1,10 @@
-"""Arrow's columns as numpy's and as Python's values.
+"""Arrow columns as numpy arrays and Python values.
 
-By way of numpy single rows are picked before any of them becomes a Python value, and a number
-becomes one five times as fast as Arrow makes it. Nor is `pyarrow.compute` needed, which takes
-longer to load than a short recording takes to read.
+Through numpy, rows are selected before they become Python values, and numbers convert five times as
+fast as in Arrow. It also avoids `pyarrow.compute`, which takes longer to load than a short
+recording takes to read.
 
-Text is best read as codes (`Segment.table(coded=…)`): each word once, and a number per row.
+Text is best read as codes (`Segment.table(coded=…)`): each text once, and a number per row.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sexton.store.escaped import unescape
+from sexton.store.encoding import unescape
 
 Array = np.ndarray[Any, Any]
 Ints = npt.NDArray[np.integer[Any]]
-#: A `pa.ChunkedArray` or a `pa.Array`, of which mypy knows nothing.
+#: A `pa.ChunkedArray` or `pa.Array`; pyarrow has no types for mypy.
 Column = Any
-#: One text by itself takes as long as so many of a whole column.
+#: Converting one text by itself takes as long as this many of a whole column.
 _FEW = 4
 
 
 def whole(column: Column) -> pa.Array:
-    """A column in one piece."""
+    """A column as one contiguous array."""
     if isinstance(column, pa.Array):
         return column
     if column.num_chunks == 1:
@@ -40,7 +40,7 @@ def whole(column: Column) -> pa.Array:
 
 
 def numbers(column: Column, absent: float = -1) -> Array:
-    """A column of numbers or of truths, with `absent` where there is none."""
+    """A column of numbers or booleans, with `absent` for null."""
     array = whole(column)
     there = known(array)
     if there is None:
@@ -52,7 +52,7 @@ def numbers(column: Column, absent: float = -1) -> Array:
 
 
 def raw(column: Column) -> tuple[Array, npt.NDArray[np.bool_] | None]:
-    """A column of numbers as it lies there, and which of them are known; `None` if all are."""
+    """A column of numbers as stored, and which of them are known; `None` if all are."""
     array = whole(column)
     there = known(array)
     return array.to_numpy(zero_copy_only=False) if there is None else _data(array), there
@@ -68,30 +68,30 @@ def floats(column: Column) -> npt.NDArray[np.float64]:
 
 
 def codes(column: Column) -> Array:
-    """Text as numbers that tell one word from another, -1 where there is none."""
+    """Text as dictionary codes, -1 for null."""
     return numbers(_encoded(column).indices)
 
 
 def coded(column: Column) -> tuple[Array, list[Any]]:
-    """The same, and the words that the numbers stand for, as they were before they were stored."""
+    """Text as dictionary codes, and the texts they stand for, unescaped."""
     array = _encoded(column)
     return numbers(array.indices), _words(array.dictionary.to_pylist())
 
 
 def _encoded(column: Column) -> pa.DictionaryArray:
     array = whole(column)
-    if not pa.types.is_dictionary(array.type):  # not sealed yet, or not asked for as codes
+    if not pa.types.is_dictionary(array.type):  # not sealed yet, or not read as codes
         array = array.dictionary_encode()
     return array
 
 
 def values(column: Column, rows: Ints | None = None) -> list[Any]:
-    """Python's values of these rows in this order, or of all; `None` where there is none."""
+    """Python values of these rows in this order, or of all; `None` for null."""
     array = whole(column)
     kind = array.type
     if pa.types.is_dictionary(kind):
         which, words = coded(array)
-        words.append(None)  # which is the one at -1
+        words.append(None)  # index -1
         return [words[code] for code in _some(which, rows).tolist()]
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         found, there = raw(array)
@@ -111,7 +111,7 @@ def values(column: Column, rows: Ints | None = None) -> list[Any]:
 
 
 def _lists(array: pa.ListArray, rows: Ints | None) -> list[tuple[Any, ...] | None]:
-    """Only the chosen rows become tuples: an interrupt has a number for each core."""
+    """Lists as tuples, of the chosen rows only: an interrupt has a number for each core."""
     edges = array.offsets.to_numpy()
     starts, ends = _some(edges[:-1], rows), _some(edges[1:], rows)
     at = np.repeat(starts - np.cumsum(ends - starts) + ends - starts, ends - starts)
@@ -132,14 +132,14 @@ def _some(found: Array, rows: Ints | None) -> Array:
 
 
 def known(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Which of them have a value; `None` where all do."""
+    """Which elements are not null; `None` if all are."""
     if not array.null_count:
         return None
     return _bits(array.buffers()[0], array)
 
 
 def _data(array: pa.Array) -> Array:
-    """The numbers as they lie there, with anything where there is none."""
+    """The raw numbers; undefined where null."""
     if pa.types.is_boolean(array.type):
         return _bits(array.buffers()[1], array)
     every = np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype())

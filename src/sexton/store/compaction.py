@@ -6,12 +6,12 @@ settled (shipped, stacks decoded), its segments are merged into one with the sam
 0021.
 
 Crash safety. The new segment is written under a temporary name, synced and renamed. Its name holds
-the sequence numbers it replaces, so from the rename on every reader ignores the old segments; until
-the rename every reader ignores the new one. The old segments are deleted some minutes later. A kill
-at any point leaves either state, and the next recorder removes the rest.
+the sequence numbers it replaces, so every reader ignores the new one before the rename and the old
+ones after it. The old segments are deleted some minutes later. A kill at any point leaves one of
+the two states, and the next recorder removes the rest.
 
-Segments are only merged where nothing happened between them: same boot, same recorder, no gap, no
-jump of the wall clock, consecutive numbers. A segment that is damaged stays as it is.
+Segments are merged only if nothing happened between them: same boot, same recorder, no gap, no
+jump of the wall clock, consecutive numbers. Damaged segments are left alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sexton.errors import StoreError
+from sexton.errors import StoreError, first_line
 from sexton.model.row import Row
 from sexton.store.annex import annex_names
 from sexton.store.arrays import Array, whole
@@ -41,26 +41,25 @@ from sexton.store.layout import (
     segments_in,
     signed,
     sync_directory,
+    table_bytes,
 )
+from sexton.store.recording import GAP_S, JUMP_S
 from sexton.store.retention import Limits
 from sexton.store.runs import changes, key_codes
 from sexton.store.schema import tables, texts_of
 from sexton.store.sealed import column_options, new_directory, open_table, store_file, store_table
 
 HOUR_S = 3600.0
-#: An hour is compacted when its end is this old: its pins have been shipped by then and perf's last
-#: file has been decoded into it.
+#: An hour is compacted when its end is this old: by then its pins are shipped and perf's last file
+#: is decoded into it.
 SETTLED_S = 900.0
-#: Retention deletes whole segments: a compacted one is at most this share of what may be kept.
+#: Retention deletes whole segments, so a compacted one is at most 1/24 of what may be kept.
 _SHARE = 24
-#: Readings further apart are a gap (see `sexton.store.summary`).
-_GAP_S = 10.0
-_JUMP_S = 1.0
 #: Rows of one table in memory at a time. The systemd unit has 300 MB; a row takes some 40 bytes.
 _MOST_ROWS = 600_000
-#: Large tables are cut by time, so that a question about some seconds decodes some minutes and not
-#: the hour: after a quarter of an hour with so many rows, and after so many numbers in lists, of
-#: which an interrupt has one per core.
+#: Large tables are cut by time, so that a question about some seconds decodes minutes and not the
+#: hour: after a quarter of an hour with so many rows, and after so many numbers in lists (an
+#: interrupt has one per core).
 _CUT_S, _CUT_ROWS = 900.0, 25_000
 _MOST_LISTED = 500_000
 #: Rows in a row group. Readers decode row groups one by one or in parallel.
@@ -69,7 +68,7 @@ _GROUP_ROWS = 1 << 18
 
 @dataclass(slots=True)
 class Compacted:
-    """What one run did: segments written, segments they replace, bytes written, and problems."""
+    """Segments written, segments they replace, bytes written, and problems."""
 
     segments: int = 0
     replaced: int = 0
@@ -82,10 +81,6 @@ class _Sealed:
     name: SegmentName
     path: Path
     manifest: dict[str, Any]
-
-    @property
-    def bytes(self) -> int:
-        return sum(int(entry.get("bytes", 0)) for entry in self.manifest["tables"].values())
 
     @property
     def ahead_s(self) -> float:
@@ -106,7 +101,7 @@ class _Damaged(Exception):
 
 
 def compact(directory: Path, limits: Limits, settled_s: float | None = SETTLED_S) -> Compacted:
-    """Compact every finished hour; with `settled_s` `None`, also the last one.
+    """Compact every finished hour; if `settled_s` is `None`, the last one too.
 
     Only for the process that holds the recording's lock, or its child.
     """
@@ -121,8 +116,7 @@ def compact(directory: Path, limits: Limits, settled_s: float | None = SETTLED_S
             waiting[:0] = _split(group, error.segment)
             continue
         except (OSError, StoreError, pa.ArrowException, MemoryError) as error:
-            why = getattr(error, "strerror", None) or str(error).split("\n")[0] or "out of memory"
-            done.problems.append(f"{group[0].name.text}: not compacted: {why}")
+            done.problems.append(f"{group[0].name.text}: not compacted: {first_line(error)}")
             continue
         done.segments += 1
         done.replaced += len(group)
@@ -169,16 +163,16 @@ def _plain(segments: Path) -> Iterator[_Sealed]:
 
 
 def _belongs(segment: _Sealed, group: Sequence[_Sealed], span_s: float, most_bytes: int) -> bool:
-    """Whether a segment goes on where the group ends, within the same hour and limits."""
+    """Whether a segment continues the group, within the same hour and limits."""
     first, last = group[0], group[-1]
     if segment.name.sequence != last.name.last + 1 or segment.header() != first.header():
         return False
     gap_s = segment.manifest["start"][0] - last.manifest["end"][0]
-    if not -_GAP_S <= gap_s <= _GAP_S or abs(segment.ahead_s - first.ahead_s) > _JUMP_S:
+    if not -GAP_S <= gap_s <= GAP_S or abs(segment.ahead_s - first.ahead_s) > JUMP_S:
         return False
     if segment.manifest["start"][1] // span_s != first.manifest["start"][1] // span_s:
         return False
-    if sum(one.bytes for one in group) + segment.bytes > most_bytes:
+    if sum(table_bytes(one.manifest) for one in (*group, segment)) > most_bytes:
         return False
     annexes = [set(annex_names(one.path)) for one in group]
     # The same name twice: the wall clock showed the same time twice.
@@ -192,7 +186,7 @@ def _split(group: list[_Sealed], at: _Sealed) -> list[list[_Sealed]]:
 
 
 def _merge(segments: Path, group: Sequence[_Sealed]) -> int:
-    """Write the segment that replaces a group; its bytes."""
+    """Write the segment that replaces a group; returns its bytes."""
     first, last = group[0], group[-1]
     name = segment_name(first.name.sequence, first.manifest["start"][1], last.name.last).text
     with new_directory(segments / f"{ASIDE}{name}", segments / name) as aside:
@@ -217,7 +211,7 @@ def _merge(segments: Path, group: Sequence[_Sealed]) -> int:
         for segment in group:
             for annex in annex_names(segment.path):
                 _link(segment.path / annex, aside / annex)
-    return sum(int(table.get("bytes", 0)) for table in described.values())
+    return table_bytes(manifest)
 
 
 def _merge_tables(aside: Path, group: Sequence[_Sealed]) -> dict[str, dict[str, Any]]:
@@ -245,8 +239,8 @@ def _merge_table(aside: Path, name: str, group: Sequence[_Sealed]) -> dict[str, 
 
 
 def _row_groups(name: str, group: Sequence[_Sealed]) -> Iterator[pa.Table]:
-    """The rows of a table in row groups, those of each thing together; in a table that is too large
-    for one part, within each part."""
+    """The rows of a table in row groups, the rows of each thing together (within each part, if the
+    table is too large for one)."""
     kind = tables().get(name)
     for parts in _parts(name, group):
         content = _in_one_piece(parts)
@@ -270,7 +264,7 @@ def _parts(name: str, group: Sequence[_Sealed]) -> Iterator[list[pa.Table]]:
             if source is not None:
                 parts.append(source.read())
         except (OSError, StoreError, pa.ArrowException) as error:
-            raise _Damaged(segment, str(error).split("\n")[0]) from None
+            raise _Damaged(segment, first_line(error)) from None
         rows, listed = sum(part.num_rows for part in parts), sum(map(_listed, parts))
         until_s = segment.manifest["end"][0]
         is_long = until_s - since_s >= 0.95 * _CUT_S and rows >= _CUT_ROWS
@@ -288,7 +282,7 @@ def _listed(part: pa.Table) -> int:
 
 
 def _in_one_piece(parts: list[pa.Table]) -> pa.Table:
-    """The parts as one table, column by column: never is more than one column in memory twice."""
+    """The parts as one table, column by column, so that only one column is in memory twice."""
     rest = pa.concat_tables(parts, promote_options="default")
     parts.clear()
     fields, columns = list(rest.schema), []
@@ -303,11 +297,10 @@ def _in_one_piece(parts: list[pa.Table]) -> pa.Table:
 
 
 def merged_order(kind: type[Row], content: pa.Table) -> Array | None:
-    """Which row goes where, so that the rows of each thing are together, by time.
+    """The order that puts the rows of each thing together, by time.
 
-    `content` is made of segments, oldest first, and in each of them the rows of a thing are
-    together already. So whole runs are moved, of which there are few, and no row is compared with
-    another.
+    `content` consists of segments, oldest first, in each of which the rows of a thing are already
+    together. So whole runs are moved, which are few, and no rows are compared.
     """
     there = {*content.column_names}
     keys = [key_codes(content.column(name)) for name in kind.entity if name in there]
@@ -317,13 +310,13 @@ def merged_order(kind: type[Row], content: pa.Table) -> Array | None:
     lengths = np.diff(begins, append=content.num_rows)
     runs = np.lexsort([begins, *(key[begins] for key in reversed(keys))])
     lengths = lengths[runs]
-    # The rows of each run in turn: from its first one on, as many as it has.
+    # The rows of each run in turn: as many as it has, from its first one on.
     offsets = np.repeat(begins[runs] - np.cumsum(lengths) + lengths, lengths)
     return np.asarray(offsets + np.arange(content.num_rows))
 
 
 def _link(annex: Path, target: Path) -> None:
-    """The same annex in another directory: by hard links, or a copy where the disk has none."""
+    """Hard-link an annex into another directory, or copy it where links are not supported."""
     target.mkdir(mode=0o700)
     for entry in os.scandir(annex):
         if entry.is_file(follow_symlinks=False):

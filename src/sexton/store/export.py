@@ -8,12 +8,11 @@ segment at a time; files are written under a temporary name, renamed when comple
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
@@ -26,8 +25,8 @@ from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.text import printable
 from sexton.store.arrays import whole
-from sexton.store.escaped import unescape
-from sexton.store.layout import ASIDE, sync_directory, write_all
+from sexton.store.encoding import unescape
+from sexton.store.layout import ASIDE, sync_directory, write_all, written_aside
 from sexton.store.pieces import Piece, loose_pieces, pieces_of, pieces_of_open
 from sexton.store.pins import Pin, add_pin
 from sexton.store.recording import Recording, Segment
@@ -43,7 +42,7 @@ Tick = Callable[[int, int], None]
 
 
 class Span(NamedTuple):
-    """From `start_s` to `end_s`: UNIX seconds, or with a `boot_id` that boot's monotonic ones."""
+    """From `start_s` to `end_s`: UNIX seconds, or with a `boot_id` its monotonic seconds."""
 
     start_s: float
     end_s: float
@@ -57,7 +56,7 @@ class Span(NamedTuple):
         return same and edges[0] <= self.end_s and edges[1] >= self.start_s
 
     def of(self, content: pa.Table) -> pa.Table:
-        """The rows that were read in it."""
+        """The rows that were read in this span."""
         clock = content.column(MONO if self.boot_id else WALL)
         return content.filter(
             pc.and_(pc.greater_equal(clock, self.start_s), pc.less_equal(clock, self.end_s))
@@ -65,12 +64,12 @@ class Span(NamedTuple):
 
 
 def span_of(pin: Pin) -> Span:
-    """What a pin holds."""
+    """The span of a pin."""
     return Span(pin.start_s, pin.end_s, pin.boot_id)
 
 
 def touched(recording: Recording, spans: Sequence[Span]) -> list[Segment]:
-    """Segments that touch one of the spans; all of them where none is given."""
+    """Segments that touch one of the spans; all of them if none is given."""
     return [
         segment
         for segment in recording.segments
@@ -79,7 +78,7 @@ def touched(recording: Recording, spans: Sequence[Span]) -> list[Segment]:
 
 
 class Wanted(NamedTuple):
-    """What to export: no tables are all that have rows, no spans all of the time."""
+    """What to export. Empty `tables`: all that have rows; empty `spans`: all of the time."""
 
     tables: Sequence[type[Row]] = ()
     spans: Sequence[Span] = ()
@@ -88,7 +87,7 @@ class Wanted(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """One file that was made."""
+    """A file that was written."""
 
     path: Path
     rows: int
@@ -97,7 +96,7 @@ class Exported(NamedTuple):
 def export_tables(
     recording: Recording, out: Path, wanted: Wanted, tick: Tick | None = None
 ) -> list[Exported]:
-    """One file per table in the directory `out`. What cannot be read ends in
+    """Write one file per table into the directory `out`. Unreadable parts are listed in
     `recording.problems`; `StoreError` if a file already exists, `OSError` if writing fails."""
     segments = touched(recording, wanted.spans)
     kinds = list(wanted.tables) or [
@@ -112,7 +111,7 @@ def export_tables(
     made = []
     for number, (kind, target) in enumerate(targets.items()):
         rows = 0
-        with _written_aside(target) as stream:
+        with written_aside(target) as stream:
             writer = _WRITERS[wanted.format](stream, schema_of(kind))
             for place, segment in enumerate(segments):
                 if tick is not None:
@@ -142,7 +141,7 @@ def _copy(segment: Segment, kind: type[Row], spans: Sequence[Span], writer: _Wri
 
 
 def _united(parts: Sequence[pa.Table]) -> pa.Table:
-    """Rows of several spans, each once, where the spans overlap."""
+    """Rows of several spans, without duplicates where the spans overlap."""
     whole = pa.concat_tables(parts)
     keys = zip(whole.column(MONO).to_pylist(), whole.column(POSITION).to_pylist(), strict=True)
     first = {key: index for index, key in reversed(list(enumerate(keys)))}
@@ -150,7 +149,7 @@ def _united(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def conformed(content: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A table of any version in today's columns: what it lacks is null, what is new is left out."""
+    """A table of any version with the current columns: missing ones are null, others left out."""
     columns = [
         content.column(field.name).cast(field.type)
         if field.name in content.column_names
@@ -163,17 +162,6 @@ def conformed(content: pa.Table, schema: pa.Schema) -> pa.Table:
 class _Writer(Protocol):
     def write(self, content: pa.Table) -> None: ...
     def close(self) -> None: ...
-
-
-class _Parquet:
-    def __init__(self, stream: IO[bytes], schema: pa.Schema) -> None:
-        self._writer = pq.ParquetWriter(stream, schema, compression="zstd")
-
-    def write(self, content: pa.Table) -> None:
-        self._writer.write_table(content)
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 class _Lines:
@@ -210,7 +198,7 @@ class _Csv:
 
 
 _WRITERS: dict[str, Callable[[IO[bytes], pa.Schema], _Writer]] = {
-    "parquet": _Parquet,
+    "parquet": partial(pq.ParquetWriter, compression="zstd"),
     "jsonl": _Lines,
     "csv": _Csv,
 }
@@ -229,7 +217,7 @@ def _escaped(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _mapped(column: pa.ChunkedArray, change: Callable[[str], str]) -> pa.ChunkedArray:
-    """Texts changed, each distinct one once: names repeat with every reading."""
+    """Change texts, each distinct one once: names repeat with every reading."""
     coded = column.combine_chunks().dictionary_encode()
     if isinstance(coded, pa.ChunkedArray):
         coded = coded.combine_chunks()
@@ -238,7 +226,7 @@ def _mapped(column: pa.ChunkedArray, change: Callable[[str], str]) -> pa.Chunked
 
 
 def _finite(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """JSON has no NaN."""
+    """NaN and infinity as null: JSON has neither."""
     if not pa.types.is_floating(column.type):
         return column
     return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
@@ -261,7 +249,7 @@ def export_recording(
     recording: Recording, out: Path, segments: Sequence[Segment], pins: Sequence[Pin]
 ) -> tuple[int, int]:
     """Write whole segments as a new recording, with the pins that hold them and the rings and
-    stacks of their time; how many files and bytes that was.
+    stacks of their time; returns the number of files and bytes.
 
     `StoreError` if `out` already exists: a recording is never merged into another.
     """
@@ -287,7 +275,7 @@ def export_recording(
 
 
 def _placed(aside: Path, recording: Recording, segment: Segment) -> list[int]:
-    """The sizes of a segment's files, copied. One that is sealed meanwhile is taken sealed."""
+    """Copy a segment's files; returns their sizes. If it was just sealed, copy the sealed one."""
     if segment.sealed:
         return [_place(aside, piece) for piece in pieces_of(segment.path)]
     try:
@@ -319,20 +307,3 @@ def _refuse_existing(paths: Iterable[Path]) -> None:
     for path in paths:
         if os.path.lexists(path):
             raise StoreError(f"{path}: already exists")
-
-
-@contextmanager
-def _written_aside(target: Path) -> Iterator[IO[bytes]]:
-    aside = target.with_name(f"{ASIDE}{target.name}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        descriptor = os.open(aside, flags, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(descriptor)
-        aside.rename(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        raise

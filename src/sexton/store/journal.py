@@ -1,17 +1,13 @@
-"""The open segment: a file of rows per table, and a journal that says how far they count.
+"""The open segment: a file of rows per table, and a journal that says how much of each is valid.
 
 Every flush appends a block to each table's file, syncs it, and then writes one journal line: for
-each table the new end and the checksum of what was added. Readers use what the journal vouches for
-and nothing else: a torn tail, half a flush or flipped bits are never seen as data, and at most the
-last flush is lost.
+each table the new end and the checksum of what was added. Readers use only what the journal covers:
+a torn tail, half a flush or flipped bits are never taken for data, and at most the last flush is
+lost.
 
-The recorder samples in this process, and Arrow takes 60 MB, so nothing here imports it to write. A
-block of ``<table>.rows`` is a length (4 bytes, little endian) and that many bytes of zlib. Unpacked
-it is a line of JSON, ``[[name, type, form, bytes], …]``, and the columns one after the other.
-Types: "q" (int64), "Q" (uint64), "d" (float64), "i" (int32), "b" (bool), "s" (text), "m" (a mapping
-as JSON text); "l" behind one is a list of it. Forms: "raw" (machine words) or "json" (a list, with
-null where there is no value). Segments written before that hold Arrow IPC streams,
-``<table>.arrows``; both are read.
+Blocks of ``<table>.rows`` are described in `sexton.store.encoding`. Segments of older versions hold
+Arrow IPC streams, ``<table>.arrows``; both are read. The recorder samples in this process, and
+Arrow takes 60 MB, so it is imported only to read.
 
 A journal line is a checksum, a space and JSON. The first one is the segment's header; those after
 it are flushes: ``{"ends": {"core_times": [offset, crc32], …}, "states": […]}``, with the sources'
@@ -24,20 +20,15 @@ import contextlib
 import json
 import os
 import shutil
-import struct
-import sys
-import types
 import zlib
-from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sexton.errors import StoreError
-from sexton.model.row import Row, fields_of, table
+from sexton.errors import StoreError, first_line
+from sexton.model.row import Row, table
 from sexton.model.window import Batch, SourceState
-from sexton.store.escaped import escape
+from sexton.store.encoding import encode_readings, encode_rows
 from sexton.store.layout import (
     ASIDE,
     SCHEMA,
@@ -54,185 +45,12 @@ if TYPE_CHECKING:
 JOURNAL = "journal"
 READING = "reading"
 ROWS, ARROWS = ".rows", ".arrows"
-MONO, WALL, POSITION = TIME = ("read_mono_s", "read_wall_s", "read_position")
 MOST_JOURNAL = 64 << 20
-#: A block that unpacks to more is not ours.
-_MOST_BLOCK = 256 << 20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_LENGTH = struct.Struct("<I")
-_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_LITTLE = sys.byteorder == "little"
-_LIMITS = {"q": (-(1 << 63), (1 << 63) - 1), "Q": (0, (1 << 64) - 1)}
-_UNFIT = (AttributeError, OverflowError, RecursionError, TypeError, ValueError)
-
-
-class _Shape(NamedTuple):
-    """What is worked out once per row class: columns with their types, and how to get values."""
-
-    columns: tuple[tuple[str, str], ...]
-    values: Callable[[Row], tuple[Any, ...]]
-
-
-_shapes: dict[type[Row], _Shape] = {}
-
-
-def _shape(kind: type[Row]) -> _Shape:
-    if kind not in _shapes:
-        names = fields_of(kind)
-        get = attrgetter(*names)
-        values = get if len(names) > 1 else lambda row: (get(row),)
-        _shapes[kind] = _Shape(tuple(columns_of(kind).items()), values)
-    return _shapes[kind]
-
-
-def columns_of(kind: type[Row]) -> dict[str, str]:
-    """A row's columns and their types (see above)."""
-    hints = get_type_hints(kind)
-    return {name: column_type(hints[name], name in kind.unsigned) for name in fields_of(kind)}
-
-
-def column_type(hint: object, unsigned: bool) -> str:
-    """The type of a column (see above), from a field's annotation."""
-    if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (kind for kind in get_args(hint) if kind is not type(None))
-    origin = get_origin(hint)
-    if origin is tuple:
-        return f"{column_type(get_args(hint)[0], unsigned)}l"
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return "m"
-    simple: dict[object, str] = {bool: "b", int: "Q" if unsigned else "q", float: "d", str: "s"}
-    return simple[hint]
-
-
-def encode_rows(kind: type[Row], batches: Sequence[Batch[Any]]) -> tuple[bytes, int, int]:
-    """Readings as a block, how many rows it has, and how many no column could hold."""
-    shape = _shape(kind)
-    rows = [shape.values(row) for batch in batches for row in batch.rows]
-    moments = [(batch.mono_s, batch.wall_s, len(batch.rows)) for batch in batches]
-    times: list[array[Any]] = [
-        array("d", [mono for mono, _, number in moments for _ in range(number)]),
-        array("d", [wall for _, wall, number in moments for _ in range(number)]),
-        array("i", [place for _, _, number in moments for place in range(number)]),
-    ]
-    try:
-        return _block(shape.columns, times, rows), len(rows), 0
-    except _UNFIT:
-        fit = [index for index, row in enumerate(rows) if _fits(shape, row)]
-    times = [array(column.typecode, [column[index] for index in fit]) for column in times]
-    kept = [rows[index] for index in fit]
-    return _block(shape.columns, times, kept), len(kept), len(rows) - len(kept)
-
-
-def _fits(shape: _Shape, row: tuple[Any, ...]) -> bool:
-    try:
-        for (_, kind), value in zip(shape.columns, row, strict=True):
-            _column(kind, (value,))
-    except _UNFIT:
-        return False
-    return True
-
-
-def _block(
-    columns: Sequence[tuple[str, str]], times: Sequence[Any], rows: Sequence[tuple[Any, ...]]
-) -> bytes:
-    head: list[tuple[str, str, str, int]] = []
-    body: list[bytes] = []
-    for name, made in zip(TIME, times, strict=True):
-        head.append((name, made.typecode, "raw", len(made) * made.itemsize))
-        body.append(_little(made))
-    for (name, kind), values in zip(columns, zip(*rows, strict=True), strict=bool(rows)):
-        form, content = _column(kind, values)
-        head.append((name, kind, form, len(content)))
-        body.append(content)
-    return _packed(head, body)
-
-
-def _packed(head: Sequence[object], body: Sequence[bytes]) -> bytes:
-    content = b"".join((json.dumps(head, separators=(",", ":")).encode(), b"\n", *body))
-    packed = zlib.compress(content, 1)
-    return _LENGTH.pack(len(packed)) + packed
-
-
-def _column(kind: str, values: Sequence[Any]) -> tuple[str, bytes]:
-    """One column's form and bytes; raises one of `_UNFIT` for a value that is not of its type."""
-    if kind in ("q", "Q", "d"):
-        try:
-            if kind == "d" or float not in set(map(type, values)):
-                return "raw", _little(array(kind, values))
-        except TypeError:  # some are absent, or worse
-            pass
-    if _is_plain(kind, values):
-        with contextlib.suppress(UnicodeEncodeError):
-            return "json", _json(values)
-    return "json", _json(
-        [None if value is None else _checked_value(kind, value) for value in values]
-    )
-
-
-def _is_plain(kind: str, values: Sequence[Any]) -> bool:
-    """Whether JSON can hold these as they are, seen in a few passes over the column and not value
-    by value."""
-    found = set(map(type, values)) - {type(None)}
-    if not found:
-        return True
-    if kind == "s" and found == {str}:
-        return "\0" not in "".join(values if None not in values else filter(None, values))
-    if kind in _LIMITS and found == {int}:
-        there = [value for value in values if value is not None]
-        least, most = _LIMITS[kind]
-        return bool(least <= min(there) and max(there) <= most)
-    return (kind, found) in (("b", {bool}), ("d", {float}))
-
-
-def _checked_value(kind: str, value: Any) -> Any:
-    """A value as JSON can hold it."""
-    if kind[-1] == "l":
-        return [
-            None if element is None else _checked_value(kind[:-1], element) for element in value
-        ]
-    if kind == "m":
-        return escape(json.dumps(dict(value)))
-    if kind == "s":
-        if not isinstance(value, str):
-            raise TypeError("not text")
-        return escape(value)
-    if kind == "d" and not isinstance(value, (int, float)):
-        raise TypeError("not a number")
-    if kind == "b" and not isinstance(value, bool):
-        raise TypeError("not a truth")
-    if kind in _LIMITS:
-        least, most = _LIMITS[kind]
-        if not isinstance(value, int) or not least <= value <= most:
-            raise OverflowError("not a whole number of 64 bits")
-        return int(value)
-    return float(value) if kind == "d" else value
-
-
-def _json(values: object) -> bytes:
-    return _to_json(values).encode()
-
-
-def _little(values: array[Any]) -> bytes:
-    if not _LITTLE:
-        values = array(values.typecode, values)
-        values.byteswap()
-    return values.tobytes()
-
-
-def _encode_readings(listed: Sequence[tuple[str, float, float, int]]) -> bytes:
-    names, mono, wall, rows = zip(*listed, strict=True)
-    columns = [
-        ("table", "s", "json", _json(names)),
-        (MONO, "d", "raw", _little(array("d", mono))),
-        (WALL, "d", "raw", _little(array("d", wall))),
-        ("rows", "i", "raw", _little(array("i", rows))),
-    ]
-    head = [(name, kind, form, len(content)) for name, kind, form, content in columns]
-    return _packed(head, [content for *_, content in columns])
 
 
 class _Stream:
-    """One table's file, and how much of it the journal vouches for."""
+    """One table's file, and how much of it the journal covers."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -240,17 +58,17 @@ class _Stream:
         self.end = 0
 
     def append(self, content: bytes) -> list[int]:
-        """Write and sync; the new end and the checksum, for the journal. The file is made here,
-        where a disk that has no room for it is a failed flush like any other."""
+        """Write and sync; the new end and the checksum, for the journal. The file is created here,
+        so that a full disk is a failed flush like any other."""
         if self.descriptor < 0:
             self.descriptor = os.open(self.path, _NEW, 0o600)
-        # At its place, not behind what is there: a torn write may have left something.
+        # At its offset and not at the end of the file: a torn write may have left something.
         write_all(self.descriptor, content, self.end)
         os.fdatasync(self.descriptor)
         return [self.end + len(content), zlib.crc32(content)]
 
     def rewind(self) -> None:
-        """Back to what the journal vouches for."""
+        """Truncate to what the journal covers."""
         if self.descriptor >= 0:
             os.ftruncate(self.descriptor, self.end)
 
@@ -273,13 +91,13 @@ class OpenSegment:
         self._states: object = None
         self._journal = -1
         self._journal_end = 0
-        aside = directory.with_name(f"{ASIDE}{directory.name}")  # no reader meets one that is empty
-        with contextlib.suppress(FileNotFoundError):  # what a disk that refuses says is the reason
+        aside = directory.with_name(f"{ASIDE}{directory.name}")  # readers never see an empty one
+        with contextlib.suppress(FileNotFoundError):  # but the error of a failing disk is raised
             shutil.rmtree(aside)
         try:
             aside.mkdir(mode=0o700)
             self._journal = os.open(aside / JOURNAL, _NEW, 0o600)
-            self._vouch({"schema": SCHEMA, **header})
+            self._append_line({"schema": SCHEMA, **header})
             aside.rename(directory)
             sync_directory(directory.parent)
         except OSError:  # leave nothing half made: the next attempt uses the same name
@@ -290,8 +108,8 @@ class OpenSegment:
     def flush(
         self, pending: Mapping[type[Row], Sequence[Batch[Any]]], states: Sequence[SourceState] = ()
     ) -> int:
-        """Append these readings; how many rows no column could hold. `OSError` if it failed: then
-        what was given stays with this segment and goes out with the next flush."""
+        """Append these readings; returns how many rows fit no column. After an `OSError` the
+        readings stay in memory and are written with the next flush."""
         lost = self._encode(pending)
         ends: dict[str, list[int]] = {}
         try:
@@ -304,7 +122,7 @@ class OpenSegment:
             current = [[*state[:5], state.requested] for state in states]
             if current != self._states:
                 line["states"] = current
-            self._vouch(line)
+            self._append_line(line)
         except OSError:
             self._rewind()
             raise
@@ -317,11 +135,11 @@ class OpenSegment:
 
     @property
     def waiting_bytes(self) -> int:
-        """What failed flushes left in memory."""
+        """Bytes that failed flushes left in memory."""
         return sum(map(len, self._waiting.values()))
 
     def drop_waiting(self) -> int:
-        """Forget what could not be written; how many rows that were."""
+        """Drop what could not be written; returns the number of rows."""
         dropped = self._waiting_rows
         self._waiting, self._waiting_rows = {}, 0
         return dropped
@@ -346,7 +164,7 @@ class OpenSegment:
                 self._waiting_rows += rows
                 self._wait(name, block)
         if listed:
-            self._wait(READING, _encode_readings(listed))
+            self._wait(READING, encode_readings(listed))
         return lost
 
     def _wait(self, name: str, block: bytes) -> None:
@@ -354,7 +172,7 @@ class OpenSegment:
             self._streams[name] = _Stream(self.directory / f"{name}{ROWS}")
         self._waiting[name] = self._waiting.get(name, b"") + block
 
-    def _vouch(self, line: dict[str, Any]) -> None:
+    def _append_line(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, separators=(",", ":")).encode()
         whole = b"%08x %s\n" % (zlib.crc32(text), text)
         write_all(self._journal, whole, self._journal_end)
@@ -363,7 +181,7 @@ class OpenSegment:
         self.bytes += len(whole)
 
     def _rewind(self) -> None:
-        """Give the room back. Where even that fails, the next flush writes over it."""
+        """Free the space again. If that fails too, the next flush overwrites it."""
         for stream in self._streams.values():
             with contextlib.suppress(OSError):
                 stream.rewind()
@@ -371,19 +189,19 @@ class OpenSegment:
             os.ftruncate(self._journal, self._journal_end)
 
 
-class Unborn(StoreError):
-    """A segment without one whole flush: its recorder has just begun it, or was killed then."""
+class EmptySegment(StoreError):
+    """A segment without a complete flush: its recorder has just started it, or was killed then."""
 
 
 class TooLarge(StoreError):
-    """It takes more memory than this process may use; another one may read it."""
+    """It takes more memory than this process may use; another process may be able to read it."""
 
 
 class Recovered(NamedTuple):
-    """What an open segment's journal vouches for. `cut` says where the journal itself ends early.
+    """What an open segment's journal covers. `cut` says where the journal itself ends early.
 
-    `tables` may hold some that this version does not know. `too_large`: one of them is left out
-    that a process with more memory could read.
+    `tables` may include tables that this version does not know. `too_large`: one was left out that
+    a process with more memory could read.
     """
 
     header: dict[str, Any]
@@ -394,18 +212,15 @@ class Recovered(NamedTuple):
     too_large: bool = False
 
 
-def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
-    """Everything that was flushed whole; `StoreError` where not even the header can be read.
-
-    `only` names the tables wanted; the others are not looked at.
-    """
+def recover(directory: Path) -> Recovered:
+    """Every complete flush; `StoreError` where not even the header can be read."""
     try:
         content = read_plain(directory / JOURNAL, MOST_JOURNAL)
     except OSError as error:
         raise StoreError(f"{directory.name}: journal: {error.strerror}") from None
     lines, length = whole_lines(content)
-    if b"\n" not in content and not any(map(_size, stream_files(directory))):
-        raise Unborn(f"{directory.name}: its journal was not begun")
+    if b"\n" not in content and not has_rows(directory):
+        raise EmptySegment(f"{directory.name}: its journal was not begun")
     if not lines:
         raise StoreError(f"{directory.name}: its journal has no whole line")
     header, flushes = lines[0], lines[1:]
@@ -434,52 +249,48 @@ def recover(directory: Path, only: frozenset[str] | None = None) -> Recovered:
     problems: list[str] = []
     too_large = False
     for name, parts in pieces.items():
-        if only is not None and name not in only:
-            continue
         path = stream_path(directory, name)
         try:
-            good, bad = _vouched(path, parts)
+            good, bad = _intact(path, parts)
             rows = checked_table(name, read_stream(good, path.suffix))
             check_columns(name, rows.column_names)
             if name == READING:
                 check_times(rows)
             found[name] = rows
         except (OSError, StoreError) as error:
-            problems.append(f"{directory.name}/{path.name}: {_first_line(error)}")
+            problems.append(f"{directory.name}/{path.name}: {first_line(error)}")
             too_large |= isinstance(error, TooLarge)
             continue
         if bad:
             problems.append(
                 f"{directory.name}/{path.name}: {bad} of {len(parts)} flushes damaged, skipped"
             )
-    if READING in pieces and (only is None or READING in only) and problems:
+    if READING in pieces and problems:
         listed = found.get(READING)
         found[READING] = with_unlisted(READINGS.empty_table() if listed is None else listed, found)
     cut = _cut(directory.name, content[length:])
     return Recovered(header, found, states, problems, cut, too_large)
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
-
-
 def _cut(name: str, left: bytes) -> str:
-    """What is behind the journal's last line that counts, in words."""
+    """What is wrong with the end of the journal; empty if nothing is."""
     if not left:
         return ""
-    later = sum(1 for line in left.split(b"\n")[1:] if whole_lines(line)[0])
+    later = flushes_after(left)
     if not later:
         return f"{name}/{JOURNAL}: its last line is torn, one flush is lost"
     return f"{name}/{JOURNAL}: a line is damaged, {later} flushes after it are lost with it"
 
 
-def whole_lines(content: bytes) -> tuple[list[dict[str, Any]], int]:
-    """The lines of a journal that count, and how many bytes of it they are.
+def flushes_after(left: bytes) -> int:
+    """How many lines after a damaged one are intact: each is a flush that is lost with it."""
+    return sum(1 for line in left.split(b"\n")[1:] if whole_lines(line)[0])
 
-    They end at the first one that is torn or damaged: those after it cannot be placed.
+
+def whole_lines(content: bytes) -> tuple[list[dict[str, Any]], int]:
+    """The valid lines of a journal, and how many bytes they take.
+
+    They end at the first one that is torn or damaged: offsets after it are unknown.
     """
     found = []
     length = 0
@@ -496,7 +307,7 @@ def whole_lines(content: bytes) -> tuple[list[dict[str, Any]], int]:
 
 
 def _checked(line: dict[str, Any]) -> dict[str, Any]:
-    """A journal line that is of the shape of one: a foreign file may have a checksum too."""
+    """The line itself; `ValueError` if it is malformed: a foreign file may have a checksum too."""
     if not isinstance(line, dict):
         raise ValueError("not a line of a journal")
     check_states(line.get("states", []))
@@ -510,20 +321,28 @@ def _checked(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def stream_path(directory: Path, name: str) -> Path:
-    """A table's file in an open segment: of this version, or where there is none of an older."""
+    """A table's file in an open segment, of this version or of an older one."""
     old = directory / f"{name}{ARROWS}"
     return old if os.path.lexists(old) else directory / f"{name}{ROWS}"
 
 
-def stream_files(directory: Path) -> list[Path]:
-    """Every table's file in an open segment; links are not followed."""
-    found = [path for suffix in (ROWS, ARROWS) for path in directory.glob(f"*{suffix}")]
-    return [path for path in found if not path.is_symlink()]
+def has_rows(directory: Path) -> bool:
+    """Whether a table's file in an open segment has any bytes; links are not followed."""
+    for suffix in (ROWS, ARROWS):
+        for path in directory.glob(f"*{suffix}"):
+            try:
+                if not path.is_symlink() and path.stat().st_size:
+                    return True
+            except FileNotFoundError:
+                continue
+            except OSError:  # a failing disk: it may have some
+                return True
+    return False
 
 
-def _vouched(path: Path, parts: Sequence[tuple[int, int, int]]) -> tuple[list[bytes], int]:
-    """The flushes in a table's file that are as they were written, and how many are not."""
-    if any(end < start for start, end, _ in parts):  # the same bytes, again and again
+def _intact(path: Path, parts: Sequence[tuple[int, int, int]]) -> tuple[list[bytes], int]:
+    """The intact flushes of a table's file, and how many are damaged."""
+    if any(end < start for start, end, _ in parts):  # would read the same bytes again and again
         raise StoreError("its journal goes backwards")
     content = read_plain(path, max(end for _, end, _ in parts))
     good = [
@@ -534,26 +353,3 @@ def _vouched(path: Path, parts: Sequence[tuple[int, int, int]]) -> tuple[list[by
     if path.suffix == ARROWS and zlib.crc32(content[: parts[0][1]]) != parts[0][2]:
         raise StoreError("its beginning, which holds the schema, is damaged")
     return good, len(parts) - len(good)
-
-
-def blocks_in(content: bytes, most: int = _MOST_BLOCK) -> Iterable[tuple[list[list[Any]], bytes]]:
-    """The blocks of one flush: each one's columns, and their bytes, of which there are at most so
-    many together."""
-    at = 0
-    while at < len(content):
-        (length,) = _LENGTH.unpack_from(content, at)
-        at += _LENGTH.size
-        unpacker = zlib.decompressobj()
-        whole = unpacker.decompress(content[at : at + length], min(max(most, 1), _MOST_BLOCK))
-        if unpacker.unconsumed_tail:
-            raise MemoryError
-        if not unpacker.eof:
-            raise ValueError("not a block of rows")
-        at += length
-        most -= len(whole)
-        head, _, body = whole.partition(b"\n")
-        yield json.loads(head), body
-
-
-def _first_line(error: BaseException) -> str:
-    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).split("\n")[0]

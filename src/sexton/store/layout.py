@@ -34,9 +34,9 @@ import shutil
 import stat
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from sexton.errors import StoreError
 from sexton.model.text import printable
@@ -60,20 +60,25 @@ class SegmentName(NamedTuple):
         return inside and self.last - self.sequence > other.last - other.sequence
 
 
+def stamp(wall_s: float) -> str:
+    """A UTC time as part of a file name."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(min(max(wall_s, 0.0), 2e11)))
+
+
 def segment_name(sequence: int, wall_s: float, last: int | None = None) -> SegmentName:
     """A new segment's name.
 
     >>> segment_name(7, 0.0).text, segment_name(7, 0.0, last=36).text
     ('00000007-19700101T000000Z', '00000007-19700101T000000Z-00000036')
     """
-    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(min(max(wall_s, 0.0), 2e11)))
+    name = f"{sequence:08d}-{stamp(wall_s)}"
     if last is None:
-        return SegmentName(sequence, f"{sequence:08d}-{moment}", sequence)
-    return SegmentName(sequence, f"{sequence:08d}-{moment}-{last:08d}", last)
+        return SegmentName(sequence, name, sequence)
+    return SegmentName(sequence, f"{name}-{last:08d}", last)
 
 
 def parse_name(text: str) -> SegmentName | None:
-    """`None` for anything that is not a segment's name."""
+    """A segment's name parsed; `None` if it is something else."""
     found = _NAME.fullmatch(text)
     if found is None:
         return None
@@ -83,16 +88,16 @@ def parse_name(text: str) -> SegmentName | None:
 
 
 def prepare(directory: Path) -> None:
-    """Make a recording's directories, each for its owner alone; `StoreError` where one of them is
-    not ours alone: somebody else could lead what is written or deleted there elsewhere."""
+    """Create a recording's directories with mode 0700; `StoreError` if another user could change
+    one of them and so redirect what is written or deleted there."""
     try:
-        why = who_else(directory)  # before anything is made there
+        why = why_not_private(directory)  # before anything is created there
         for parent in [] if why else reversed(directory.parents):
-            if not os.path.isdir(parent):  # `parents=True` would leave them to the umask
+            if not os.path.isdir(parent):  # `parents=True` would use the umask for them
                 parent.mkdir(mode=0o700, exist_ok=True)
         if not why:
             directory.mkdir(mode=0o700, exist_ok=True)
-            why = who_else(directory)
+            why = why_not_private(directory)
         for name in () if why else DIRECTORIES:
             place = directory / name
             place.mkdir(mode=0o700, exist_ok=True)
@@ -105,13 +110,12 @@ def prepare(directory: Path) -> None:
         raise StoreError(f"{directory}: {why}; record into a directory of your own")
 
 
-def who_else(place: str | os.PathLike[str]) -> str:
-    """In words why somebody else could change what a directory's name leads to; empty where nobody
-    but we and root can.
+def why_not_private(place: str | os.PathLike[str]) -> str:
+    """Why another user could replace or write to a directory; empty if only we and root can.
 
-    It must be ours and closed to other writers. For root, so must be everything above it: whoever
-    owns a directory can put another one in the place of one inside it. Of a directory that does not
-    exist yet, those above it are looked at.
+    It must be ours and not writable by others. For root, so must every directory above it: the
+    owner of a directory can replace what is inside. If it does not exist yet, the nearest existing
+    parent is checked.
     """
     us = os.geteuid()
     wanted = nearest = os.path.realpath(place)
@@ -135,8 +139,8 @@ def who_else(place: str | os.PathLike[str]) -> str:
 
 
 def segments_in(directory: Path) -> list[SegmentName]:
-    """The current segments of one directory, oldest first: not those that were compacted into
-    another, nor links, nor other files."""
+    """The current segments of one directory, oldest first, without compacted ones, links and other
+    files."""
     return current(_segment_directories(directory))
 
 
@@ -161,7 +165,7 @@ def current(names: Iterable[SegmentName]) -> list[SegmentName]:
     kept: list[SegmentName] = []
     whole: list[SegmentName] = []
     for name in sorted(names, key=lambda name: (name.sequence, -name.last, name.text)):
-        # Sorted so, a successor comes before what it replaces, and successors do not overlap.
+        # In this order a successor comes before what it replaces, and successors do not overlap.
         if not whole or not whole[-1].replaces(name):
             kept.append(name)
             if name.last > name.sequence:
@@ -179,14 +183,14 @@ def _segment_directories(directory: Path) -> list[SegmentName]:
 
 
 def read_plain(path: Path, most: int, exactly: bool = False) -> bytes:
-    """At most the first `most` bytes of a plain file; `OSError` where it is something else.
+    """At most the first `most` bytes of a regular file; `OSError` if it is something else.
 
-    Nothing in a recording's directory may hold us: no pipe, no device, no link, no file without
-    end. With `exactly`, a file that is longer or shorter is not even read.
+    Nothing in a recording's directory may block us: no pipe, device, link or endless file. With
+    `exactly`, a file of another size is refused without reading it.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags)
-    try:  # not `fdopen`: given a directory, it raises and leaves the descriptor open
+    try:  # not `fdopen`, which raises for a directory and leaves the descriptor open
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a plain file")
@@ -203,8 +207,26 @@ def read_plain(path: Path, most: int, exactly: bool = False) -> bytes:
     return bytes(content)
 
 
+def unused(path: str) -> str:
+    """The path, or with ``.1``, ``.2``, … appended the first that does not exist."""
+    number, free = 0, path
+    while os.path.lexists(free):
+        number += 1
+        free = f"{path}.{number}"
+    return free
+
+
+def lock_holder(directory: Path) -> str:
+    """Who is recording here, for messages: "process 17", or "another process" if unknown."""
+    try:
+        holder = read_plain(directory / "LOCK", 32).decode("ascii", "replace").strip()
+    except OSError:
+        holder = ""
+    return f"process {holder}" if holder.isdecimal() else "another process"
+
+
 class Lock:
-    """One recorder per directory, by the kernel's own lock, which ends with the process."""
+    """One recorder per directory, by flock(2), which ends with the process."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "LOCK"
@@ -216,20 +238,19 @@ class Lock:
         try:
             self._take()
         except BlockingIOError:
-            holder = self._holder()
             os.close(self._descriptor)
-            who = f"process {holder}" if holder.isdecimal() else "another process"
+            who = lock_holder(directory)
             raise StoreError(f"{directory}: {who} is recording here already") from None
         except OSError as error:
             os.close(self._descriptor)
             raise StoreError(f"{self._path}: {error.strerror}") from None
-        # Told for people; the lock itself is the kernel's. On a full disk it stays untold.
+        # For error messages only, so a full disk does not matter.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def _take(self) -> None:
-        """The lock, or `BlockingIOError`. `is_locked` holds it for an instant: so try again."""
+        """Take it or raise `BlockingIOError`. Retried: `is_locked` holds it for an instant."""
         for pause_s in (0.01, 0.05, 0.2):
             try:
                 return fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -237,18 +258,12 @@ class Lock:
                 time.sleep(pause_s)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def _holder(self) -> str:
-        try:
-            return os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
-        except OSError:  # no plain file
-            return ""
-
     def release(self) -> None:
         os.close(self._descriptor)
 
 
 def is_locked(directory: Path) -> bool:
-    """Does a recorder write here now?"""
+    """Whether a recorder is writing here now."""
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(directory / "LOCK", flags)
@@ -266,7 +281,7 @@ def is_locked(directory: Path) -> bool:
 
 
 def remove(segment: Path) -> None:
-    """Delete a segment's directory. Renamed first, so that no reader finds half of it."""
+    """Delete a segment's directory; renamed first, so that readers never see half of it."""
     aside = segment.with_name(f"{ASIDE}{segment.name}")
     try:
         segment.rename(aside)
@@ -276,13 +291,13 @@ def remove(segment: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes, links: bool = True) -> None:
-    """Write aside, sync, rename: readers see the old file or the new one, never half. Without
-    `links` it fails where its directory is a link."""
+    """Replace a file atomically: write under a temporary name, sync, rename. Without `links` it
+    fails if its directory is a link."""
     aside = f"{ASIDE}{path.name}"
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW)
     place = os.open(path.parent, flags)
     try:
-        with contextlib.suppress(FileNotFoundError):  # left behind, or a link to elsewhere
+        with contextlib.suppress(FileNotFoundError):  # a leftover, or a link to elsewhere
             os.unlink(aside, dir_fd=place)
         new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         descriptor = os.open(aside, new, 0o600, dir_fd=place)
@@ -300,8 +315,27 @@ def write_whole(path: Path, content: bytes, links: bool = True) -> None:
         os.close(place)
 
 
+@contextlib.contextmanager
+def written_aside(target: Path) -> Iterator[IO[bytes]]:
+    """A stream into a temporary file (0600) that is synced and renamed to `target` at the end, and
+    deleted if anything fails."""
+    aside = target.with_name(f"{ASIDE}{target.name}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(aside, flags, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(descriptor)
+        aside.rename(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
+
+
 def write_all(descriptor: int, content: bytes, start: int = 0) -> None:
-    """All of it from `start` on, or `OSError`."""
+    """Write everything at offset `start`, or raise `OSError`."""
     view = memoryview(content)
     while view:
         written = os.pwrite(descriptor, view, start)
@@ -309,7 +343,7 @@ def write_all(descriptor: int, content: bytes, start: int = 0) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make names in it last."""
+    """fsync a directory, so that renames in it are durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -318,18 +352,18 @@ def sync_directory(path: Path) -> None:
 
 
 FORMAT = 1
-#: What every file that vouches for others says it is.
+#: The schema that manifests and journals declare.
 SCHEMA = f"sexton.recording/{FORMAT}"
 MANIFEST = "manifest.json"
 _MOST_MANIFEST = 16 << 20
 #: More tables or sources than any version will have.
 _MOST_TABLES = 2000
-#: Clocks that say more are wrong: UNIX seconds of the year 33,658.
+#: Later times are invalid: UNIX seconds of the year 33,658.
 MOST_S = 1e12
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """A sealed segment's manifest; `StoreError` where it is missing, damaged or from the future."""
+    """A sealed segment's manifest; `StoreError` if missing, damaged or of a newer version."""
     try:
         content = read_plain(directory / MANIFEST, _MOST_MANIFEST)
     except OSError as error:
@@ -339,27 +373,36 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         if int(checksum, 16) != zlib.crc32(text):
             raise StoreError(f"{directory.name}: {MANIFEST} is damaged")
         manifest: dict[str, Any] = json.loads(text)
-        newer = _refused(manifest)
-        if not newer:
-            check_manifest(manifest)
+        try:
+            check_format(manifest["schema"])
+        except StoreError as error:
+            raise StoreError(f"{directory.name}: {error}") from None
+        check_manifest(manifest)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise StoreError(f"{directory.name}: {MANIFEST} is not a valid manifest") from None
-    if newer:
-        raise StoreError(f"{directory.name}: {newer}")
     return manifest
 
 
-def _refused(manifest: Mapping[str, Any]) -> str:
+def table_bytes(manifest: Mapping[str, Any]) -> int:
+    """The size of a sealed directory's tables on disk."""
+    return sum(int(entry.get("bytes", 0)) for entry in manifest["tables"].values())
+
+
+def require_recording(path: Path) -> None:
+    """`StoreError` if this is not the directory of a recording."""
     try:
-        check_format(manifest["schema"])
-    except StoreError as error:
-        return str(error)
-    return ""
+        names = os.listdir(path)
+    except FileNotFoundError:
+        raise StoreError(f"{path}: no such directory") from None
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from None
+    if not {"segments", "open"} & {*names}:
+        raise StoreError(f"{path}: not a recording: it has neither segments/ nor open/")
 
 
 def check_manifest(manifest: Mapping[str, Any]) -> None:
-    """Is it of a manifest's shape? A foreign file may have a checksum too, and what readers take
-    from it must be of its type, finite, and not without end. Raises `ValueError` and its like."""
+    """Check types and ranges of what readers use: a foreign file may have a checksum too. Raises
+    `ValueError`, `KeyError`, `TypeError` or `AttributeError`."""
     described = manifest["tables"]
     if len(described) > _MOST_TABLES:
         raise ValueError("too many tables")
@@ -388,16 +431,16 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
 
 
 def check_moment(pair: Sequence[Any]) -> None:
-    """`ValueError` where this is not the time of a reading, by both clocks."""
+    """`ValueError` if this is not a (monotonic, wall) time of a reading."""
     mono, wall = pair
     for clock in (mono, wall):
         number = isinstance(clock, (int, float)) and not isinstance(clock, bool)
-        if not number or not abs(clock) <= MOST_S:  # false of NaN too
+        if not number or not abs(clock) <= MOST_S:  # refuses NaN too
             raise ValueError("not a time")
 
 
 def check_states(states: Any) -> None:
-    """`ValueError` where these are not the states of sources."""
+    """`ValueError` if these are not states of sources."""
     if not isinstance(states, list) or len(states) > _MOST_TABLES:
         raise ValueError("not states")
     for state in states:
@@ -411,13 +454,13 @@ def _is_count(number: object) -> bool:
 
 
 def signed(manifest: Mapping[str, Any]) -> bytes:
-    """A manifest's bytes: a checksum on the first line, what it vouches for on the second."""
+    """A manifest's bytes: a checksum on the first line, the JSON it covers on the second."""
     text = json.dumps(manifest, separators=(",", ":")).encode()
     return b"%08x\n%s" % (zlib.crc32(text), text)
 
 
 def check_format(schema: object) -> None:
-    """`ValueError` where this is no recording's name, `StoreError` where a newer Sexton wrote it.
+    """`ValueError` if this is not the schema of a recording, `StoreError` if it is a newer one.
 
     >>> check_format("sexton.recording/9")
     Traceback (most recent call last):

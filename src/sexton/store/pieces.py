@@ -24,24 +24,24 @@ from sexton.store.layout import MANIFEST, read_manifest, read_plain
 from sexton.store.pins import Spanned
 
 _LOOSE = ("rings", "stacks")
-#: perf writes on into it.
+#: perf is still writing it.
 _UNFINISHED = "perf.data"
 _SYMBOLS = "kallsyms-"
-#: Recordings are untrusted: anything else must not become a path.
+#: Recordings are untrusted: no other name may become a path.
 _TABLE = re.compile(r"[a-z0-9_]+", re.ASCII)
 CHUNK = 1 << 20
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Piece(NamedTuple):
-    """A file to copy: its place in a recording, where it is, and how many bytes of it count."""
+    """A file to copy: its name in the recording, its path, and how many of its bytes are valid."""
 
     name: str
     path: Path
     length: int
 
     def read(self) -> Iterator[bytes]:
-        """Its bytes; `StoreError` if it has become shorter or is not a plain file."""
+        """Its bytes; `StoreError` if it became shorter or is not a regular file."""
         left = self.length
         try:
             # A pipe with the name of a table must not block us.
@@ -62,12 +62,12 @@ class Piece(NamedTuple):
 def pieces_of(path: Path) -> list[Piece]:
     """A sealed segment's files, its manifest last; then those of each annex in the same way.
 
-    `StoreError` where it is damaged or gone: compacted or deleted meanwhile.
+    `StoreError` if it is damaged, or was compacted or deleted meanwhile.
     """
     place = f"segments/{path.name}"
     found = _sealed(place, path)
     for name in annex_names(path):
-        with contextlib.suppress(StoreError):  # damaged: `recording verify` names it
+        with contextlib.suppress(StoreError):  # damaged: `recording verify` reports it
             found += _sealed(f"{place}/{name}", path / name)
     return found
 
@@ -87,7 +87,7 @@ def _sealed(place: str, path: Path) -> list[Piece]:
 
 
 def pieces_of_open(path: Path) -> list[Piece]:
-    """An open segment's files, as far as its journal vouches for them."""
+    """An open segment's files, as far as its journal covers them."""
     place = f"open/{path.name}"
     try:
         lines, length = whole_lines(read_plain(path / JOURNAL, MOST_JOURNAL))
@@ -108,8 +108,8 @@ def pieces_of_open(path: Path) -> list[Piece]:
 
 
 def loose_pieces(directory: Path, segments: Sequence[Spanned]) -> list[Piece]:
-    """Rings and closed stacks from the time of these segments, by the wall clock they are dated by;
-    and the symbols that the stacks' addresses mean."""
+    """Rings and closed stack files from the time of these segments, by wall clock, and the symbols
+    for the addresses in the stacks."""
     spans = [(segment.start[1], segment.end[1]) for segment in segments]
     boots = {segment.boot_id for segment in segments}
     found: list[Piece] = []
@@ -134,7 +134,7 @@ def is_raw(name: str) -> bool:
 
 
 def waiting_stacks(directory: Path) -> list[Piece]:
-    """perf's closed files, which are there until they are decoded into an annex."""
+    """perf's closed files that are not decoded into an annex yet."""
     return sorted(
         Piece(f"stacks/{entry.name}", Path(entry.path), entry.stat(follow_symlinks=False).st_size)
         for entry in _plain_files(directory / "stacks")

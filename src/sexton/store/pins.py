@@ -1,14 +1,12 @@
-"""Spans that retention spares: the minutes around an alarm or a person's mark.
+"""Pins: spans that retention keeps, around an alarm or a user's mark.
 
 A pin is one small file under ``pins/``: what raised it and the span it holds, on the monotonic
 clock of one boot, since wall clocks jump. A segment that touches a pinned span of its own boot is
-kept for as long as the pin is; pins have a share of the bytes of their own, and past it the oldest
-pin gives way (see `sexton.store.retention`).
+kept as long as the pin is. Pins may take a share of the bytes; past it the oldest pin is dropped
+(see `sexton.store.retention`).
 
-Remarks of people: "job 17 died", so that the minutes around it are kept.
-
-A mark is a small file under ``marks/``. The recorder that writes there takes it in within a second:
-a row, an alarm, a pin. Where none runs, the pin is made at once, over what was recorded.
+A mark ("job 17 died") is a small file under ``marks/``. A running recorder reads it within a second
+and adds a row, an alarm and a pin. If none is running, the pin is added at once.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from typing import NamedTuple, Protocol
 
 from sexton.errors import StoreError
 from sexton.model.text import printable, shorten
-from sexton.store.layout import read_plain, write_whole
+from sexton.store.layout import read_plain, stamp, write_whole
 
 _SUFFIX = ".json"
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}", re.ASCII)
@@ -34,7 +32,7 @@ _MOST_PINS = 10_000
 
 
 class Spanned(Protocol):
-    """What a pin can hold: something of one boot with (monotonic, wall) edges."""
+    """Something of one boot with (monotonic, wall) edges."""
 
     boot_id: str
     start: tuple[float, float]
@@ -43,7 +41,7 @@ class Spanned(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """`start_s` and `end_s` are monotonic seconds of boot `boot_id`; `wall_s` is when it was."""
+    """`start_s` and `end_s` are monotonic seconds of boot `boot_id`; `wall_s` is its wall time."""
 
     id: str
     kind: str
@@ -55,7 +53,7 @@ class Pin:
     wall_s: float
 
     def holds(self, segment: Spanned) -> bool:
-        """Does the segment touch the pinned span?"""
+        """Whether the segment touches the pinned span."""
         return (
             segment.boot_id == self.boot_id
             and segment.start[0] <= self.end_s
@@ -64,7 +62,7 @@ class Pin:
 
 
 def add_pin(directory: Path, pin: Pin) -> None:
-    """Keep a pin; one of the same id is replaced (an alarm that goes on moves its end)."""
+    """Write a pin; one with the same id is replaced (a lasting alarm moves its end)."""
     if _ID.fullmatch(pin.id) is None:
         raise ValueError(f"not a name for a file: {pin.id!r}")
     text = json.dumps({key: value for key, value in asdict(pin).items() if key != "id"})
@@ -72,7 +70,7 @@ def add_pin(directory: Path, pin: Pin) -> None:
 
 
 def drop_pin(directory: Path, pin: Pin) -> bool:
-    """Let a pin go; false where the disk does not let us."""
+    """Delete a pin; false if the disk refuses."""
     try:
         (directory / "pins" / f"{pin.id}{_SUFFIX}").unlink(missing_ok=True)
     except OSError:
@@ -81,7 +79,7 @@ def drop_pin(directory: Path, pin: Pin) -> bool:
 
 
 def pins_in(directory: Path) -> tuple[list[Pin], list[str]]:
-    """Every pin, oldest first, and the files that are none."""
+    """Every pin, oldest first, and problems with files that are not pins."""
     found: list[Pin] = []
     problems: list[str] = []
     try:
@@ -119,7 +117,7 @@ def _pin(path: Path) -> Pin:
     return pin
 
 
-#: What is kept around a mark.
+#: How much is kept around a mark.
 BEFORE_S, AFTER_S = 300.0, 120.0
 MOST_CHARACTERS = 500
 _MOST_MARK_BYTES = 1 << 14
@@ -136,7 +134,7 @@ class Remark(NamedTuple):
 
 
 def remark_now(text: str, boot_id: str) -> Remark:
-    """A remark made at this moment; `StoreError` where it says nothing or too much."""
+    """A remark made now; `StoreError` if it is empty or too long."""
     said = printable(" ".join(text.split()))
     if not said:
         raise StoreError("a mark needs some words")
@@ -146,18 +144,16 @@ def remark_now(text: str, boot_id: str) -> Remark:
 
 
 def leave_mark(directory: Path, remark: Remark) -> Path:
-    """Leave it for the recorder that runs here."""
-    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(remark.wall_s))
-    path = directory / "marks" / f"{moment}-{secrets.token_hex(4)}.json"
+    """Leave a mark for the recorder that is running here."""
+    path = directory / "marks" / f"{stamp(remark.wall_s)}-{secrets.token_hex(4)}.json"
     write_whole(path, json.dumps(remark._asdict()).encode(), links=False)
     return path
 
 
 def pin_mark(directory: Path, remark: Remark) -> Pin:
-    """Keep the minutes around it."""
-    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(remark.wall_s))
+    """Pin the minutes around a remark."""
     pin = Pin(
-        id=f"{moment}-mark-{secrets.token_hex(4)}",
+        id=f"{stamp(remark.wall_s)}-mark-{secrets.token_hex(4)}",
         kind="mark",
         about=remark.text,
         detail="",
@@ -171,7 +167,7 @@ def pin_mark(directory: Path, remark: Remark) -> Pin:
 
 
 def take_marks(directory: Path) -> list[str]:
-    """The texts that wait, oldest first, and delete them."""
+    """Read and delete the waiting marks; their texts, oldest first."""
     place = directory / "marks"
     try:
         names = sorted(os.listdir(place))
@@ -182,7 +178,7 @@ def take_marks(directory: Path) -> list[str]:
         said = _text_of(place / name)
         try:
             (place / name).unlink()
-        except OSError:  # no file, or a disk that is read-only: else it came again every second
+        except OSError:  # a directory, or a read-only disk: it would be read again every second
             continue
         if said is not None:
             found.append(said)
@@ -190,7 +186,7 @@ def take_marks(directory: Path) -> list[str]:
 
 
 def _text_of(path: Path) -> str | None:
-    """`None` for what is no mark: gone with the rest, so that it is not met again."""
+    """The text of a mark; `None` if the file is not one (it is deleted all the same)."""
     try:
         stored = json.loads(read_plain(path, _MOST_MARK_BYTES))
         return shorten(printable(str(stored["text"])), MOST_CHARACTERS)

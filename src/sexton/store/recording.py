@@ -1,8 +1,8 @@
-"""A recording as its readers see it: segments in order, and what had to be skipped.
+"""A recording for readers: its segments in order, and what had to be skipped.
 
-Nothing in a directory is trusted by its name alone. A segment whose manifest or journal cannot be
-read is left out, a file that is not what was sealed is left out of its segment, and each is named
-in `problems`, once.
+Nothing in the directory is trusted by its name. A segment whose manifest or journal cannot be read
+is left out, a file that differs from what was sealed is left out of its segment, and each is listed
+once in `problems`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sexton.model.row import Row, table
 from sexton.model.settings import Settings, settings_from
 from sexton.model.text import printable
 from sexton.model.window import Batch, SourceState
-from sexton.store.annex import Annex, Reach, annex_names, annexes_of, reach_of
+from sexton.store.annex import Annex, Reach, annex_names, annexes_of, own_reach, reach_of
 from sexton.store.arrays import coded as codes_of
 from sexton.store.arrays import numbers
-from sexton.store.journal import JOURNAL, READING, Recovered, Unborn, recover
+from sexton.store.journal import JOURNAL, READING, EmptySegment, Recovered, recover
 from sexton.store.layout import (
     ASIDE,
     MANIFEST,
@@ -32,15 +32,16 @@ from sexton.store.layout import (
     current,
     parse_name,
     read_manifest,
+    require_recording,
     segments_in,
 )
 from sexton.store.schema import (
     MONO,
-    POSITION,
     READINGS,
     WALL,
     check_times,
-    decode,
+    grouped,
+    rows_of,
     schema_of,
     tables,
     texts_of,
@@ -48,16 +49,16 @@ from sexton.store.schema import (
 )
 from sexton.store.sealed import open_table, read_table, spans_of
 
-#: A recorder changes the list of segments every few minutes; to open them all takes less.
+#: A recorder changes the list of segments every few minutes; opening them all takes less.
 _MOST_LOOKS = 5
-#: Something is read every second; a machine that is held for a few is no gap. Nor is a step that is
-#: not much longer than the usual one.
+#: Something is read every second; a stall of a few seconds is not a gap, nor is a step that is not
+#: much longer than the usual one.
 GAP_S, _STEPS = 10.0, 2.5
 #: Clocks are slewed by less than this between two readings; more is a jump.
 JUMP_S = 1.0
 #: (monotonic, UNIX) seconds.
 Moment = tuple[float, float]
-#: Nobody reads more, and each new one is compared with all.
+#: More are not useful, and each new one is compared with all.
 _MOST_PROBLEMS = 1000
 
 
@@ -73,7 +74,7 @@ class Segment:
         self._problems = problems
         self._recovered: Recovered | None = None
         self._stretches: list[tuple[Moment, Moment]] | None = None
-        self.sealed = _is_there(path / MANIFEST) or not _is_there(path / JOURNAL)
+        self.sealed = os.path.lexists(path / MANIFEST) or not os.path.lexists(path / JOURNAL)
         if self.sealed:
             self.manifest = read_manifest(path)
         else:
@@ -89,22 +90,21 @@ class Segment:
             self.report(f"{unknown}: a table this version does not know, skipped")
         if self.manifest.get("start") is None:
             damaged = self.sealed or problems
-            raise (StoreError if damaged else Unborn)(f"{self.name}: holds no reading")
-        self.start = _moment(self.manifest["start"])
-        self.end = _moment(self.manifest["end"])
-        self.boot_id: str = str(self.manifest.get("boot_id", ""))
+            raise (StoreError if damaged else EmptySegment)(f"{self.name}: holds no reading")
+        own = own_reach(self.manifest)
+        self.start, self.end, self.boot_id = own.start, own.end, own.boot_id
 
     def has(self, kind: type[Row]) -> bool:
-        """Was this row type read, with or without rows?"""
+        """Whether this row type was read, with or without rows."""
         return "batches" in self.manifest["tables"].get(table(kind), {})
 
     def rows(self, kind: type[Row]) -> int:
-        """How many rows of it there are."""
+        """The number of rows of this type."""
         return int(self.manifest["tables"].get(table(kind), {}).get("rows", 0))
 
     @property
     def bytes(self) -> int:
-        """What it takes on disk, its annexes included."""
+        """Its size on disk, annexes included."""
         places = [self.path, *(self.path / name for name in annex_names(self.path))]
         return sum(map(_bytes_in, places))
 
@@ -115,7 +115,7 @@ class Segment:
 
     @property
     def annexes(self) -> list[Annex]:
-        """What was sealed into it later; looked for anew each time."""
+        """What was sealed into it later; listed again at each call."""
         problems: list[str] = []
         found = annexes_of(self.path, problems) if self.sealed else []
         for problem in problems:
@@ -124,7 +124,7 @@ class Segment:
 
     @property
     def states(self) -> tuple[SourceState, ...]:
-        """How every source fared, as of its last flush."""
+        """The state of every source at its last flush."""
         return tuple(
             SourceState(name, path, state, detail, grant, requested=bool(wanted))
             for name, path, state, detail, grant, wanted, *_ in self.manifest.get("states", ())
@@ -132,25 +132,25 @@ class Segment:
 
     @property
     def providers(self) -> dict[type[Row], str]:
-        """Which source gives which row."""
+        """Which source provides which row."""
         kinds = tables()
         providers = self.manifest.get("providers", {})
         return {kinds[name]: str(source) for name, source in providers.items() if name in kinds}
 
     @property
     def settings(self) -> Settings | None:
-        """The configuration that its recorder had; `None` where an older one did not record it."""
+        """The configuration of its recorder; `None` if an older version did not store it."""
         return settings_from(self.manifest["config"]) if "config" in self.manifest else None
 
     def table(
         self, kind: type[Row], columns: Sequence[str] | None = None, coded: Sequence[str] = ()
     ) -> pa.Table | None:
-        """One table as it lies on disk; `None` where there is none or it is damaged. Text columns
-        in `coded` may stay numbers into a dictionary."""
+        """One table as stored; `None` if it is missing or damaged. Text columns in `coded` may stay
+        dictionary codes."""
         return self._table(table(kind), columns, coded)
 
     def opens(self, kind: type[Row]) -> bool:
-        """Is the file of a table there, and the one that was sealed? True where it has no rows."""
+        """Whether a table's file exists and is the one that was sealed; true if it has no rows."""
         if not self.rows(kind):
             return True
         if self._recovered is not None:
@@ -158,30 +158,29 @@ class Segment:
         try:
             return open_table(self.path, table(kind), self.manifest) is not None
         except StoreError as error:
-            if not _is_there(self.path):  # compacted meanwhile: its successor is read
+            if not os.path.lexists(self.path):  # compacted meanwhile: readers use its successor
                 return True
             self.report(str(error))
             return False
 
     def readings(self, coded: Sequence[str] = ()) -> pa.Table | None:
-        """Every reading of every table, the empty ones too (see `journal.READINGS`)."""
+        """Every reading of every table, empty ones included (see `schema.READINGS`)."""
         return self._table(READING, None, coded)
 
     def stretches(self) -> list[tuple[Moment, Moment]]:
-        """From its first reading to its last, in parts where nothing was read for long or the wall
-        clock jumped."""
+        """Its time from first to last reading, split at gaps and jumps of the wall clock."""
         if self._stretches is None:
             self._stretches = self._parts()
         return self._stretches
 
     def _parts(self) -> list[tuple[Moment, Moment]]:
-        """A pause shows in the readings of all tables together: a recorder that was stopped, or a
-        machine that slept."""
+        """Found in the readings of all tables together: the recorder was stopped, or the machine
+        slept."""
         jumped = abs(_ahead(self.end) - _ahead(self.start)) > JUMP_S
         found = self._table(READING, (MONO,) if not jumped else (MONO, WALL))
         if found is None or not found.num_rows:
             return [(self.start, self.end)]
-        # Tables are listed one after the other: what is late only fills a gap.
+        # Tables are listed one after the other: an entry that comes late can only fill a gap.
         reached = np.maximum.accumulate(numbers(found.column(MONO)))
         if not jumped and np.diff(reached).max(initial=0.0) <= GAP_S:
             return [(self.start, self.end)]
@@ -201,8 +200,8 @@ class Segment:
     def batches(self, kind: type[Row]) -> list[Batch[Any]]:
         """Every reading of one row type, oldest first, each in its own order.
 
-        A reading that had rows which cannot be read is left out: it was not empty. Readings of one
-        moment are one: nothing tells their rows apart.
+        A reading whose rows cannot be read is left out, because it was not empty. Readings of the
+        same moment become one: their rows cannot be told apart.
         """
         if not self.has(kind):
             return []
@@ -211,19 +210,20 @@ class Segment:
             for extra in set(found.column_names) - set(schema_of(kind).names):
                 self.report(f"{table(kind)}.{extra}: a column this version does not know, skipped")
         readings = self.readings(coded=("table",))
-        if readings is None:  # damaged: then its rows tell of every reading that had some
+        if readings is None:  # damaged: the rows still show every reading that had some
             known = {} if found is None else {table(kind): found}
             readings = with_unlisted(READINGS.empty_table(), known)
         codes, words = codes_of(readings.column("table"))
         listed = codes == (words.index(table(kind)) if table(kind) in words else -2)
-        rows = _grouped(kind, found)
+        places, fields = ({}, []) if found is None else grouped(kind, found)
+        rows = rows_of(kind, fields)
         columns = (numbers(readings.column(name))[listed] for name in (MONO, WALL, "rows"))
         times = zip(*(column.tolist() for column in columns), strict=True)
         moments = {mono: (wall, number) for mono, wall, number in sorted(times)}
         return [
-            Batch(mono, wall, rows.get(mono, ()))
+            Batch(mono, wall, tuple(rows[slice(*places.get(mono, (0, 0)))]))
             for mono, (wall, number) in moments.items()
-            if mono in rows or not number
+            if mono in places or not number
         ]
 
     def _table(
@@ -231,16 +231,14 @@ class Segment:
     ) -> pa.Table | None:
         if self._recovered is not None:
             found = self._recovered.tables.get(name)
-            if found is None or columns is None:
-                return found
-            return found.select([column for column in columns if column in found.column_names])
+            return None if found is None else _select(found, columns)
         try:
             found = read_table(self.path, name, self.manifest, columns, coded)
             if name == READING and found is not None:
                 check_times(found)
             return found
         except StoreError as error:
-            if not _is_there(self.path) and name in self.manifest["tables"]:
+            if not os.path.lexists(self.path) and name in self.manifest["tables"]:
                 return self._from_successor(name, columns, coded)
             self.report(str(error))
             return None
@@ -271,15 +269,10 @@ class Segment:
         else:
             span = self.manifest["tables"][name]
             first, last = span["first"][0], span["last"][0]
-        found = found.filter(pa.array((mono >= first) & (mono <= last)))
-        return (
-            found
-            if columns is None
-            else found.select([column for column in columns if column in found.column_names])
-        )
+        return _select(found.filter(pa.array((mono >= first) & (mono <= last))), columns)
 
     def report_to(self, problems: list[str]) -> None:
-        """Where problems go that are met from now on."""
+        """Collect further problems in this list."""
         self._problems = problems
 
     def report(self, problem: str) -> None:
@@ -306,25 +299,18 @@ class Segment:
 
 
 class Recording:
-    """A directory that `sexton record` writes, or wrote."""
+    """A directory written by `sexton record`, perhaps still being written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.problems: list[str] = []
         self.segments: list[Segment] = []
         self._changed = False
-        try:
-            names = os.listdir(path)
-        except FileNotFoundError:
-            raise StoreError(f"{path}: no such directory") from None
-        except OSError as error:
-            raise StoreError(f"{path}: {error.strerror}") from None
-        if not {"segments", "open"} & {*names}:
-            raise StoreError(f"{path}: not a recording: it has neither segments/ nor open/")
+        require_recording(path)
         for _ in range(_MOST_LOOKS):
             self.problems.clear()
             found: dict[str, Segment] = {}
-            for place in ("open", "segments"):  # one that was sealed just now is better there
+            for place in ("open", "segments"):  # if it was just sealed, the sealed one wins
                 for segment in self._in(place):
                     found[segment.name] = segment
             if not self._changed:
@@ -345,19 +331,19 @@ class Recording:
             if name is not None and entry.is_dir(follow_symlinks=False):
                 names.append(name)
             elif len(self.problems) < _MOST_PROBLEMS and not entry.name.startswith(ASIDE):
-                # Else it is being written, or its writer died.
+                # A temporary name is being written, or was left by a killed recorder.
                 self.problems.append(printable(f"{place}/{entry.name}: not a segment, skipped"))
         for name in current(names):
             path = self.path / place / name.text
             problems: list[str] = []
             try:
                 segment = Segment(path, name, problems)
-            except Unborn:
+            except EmptySegment:
                 continue
             except StoreError as error:
                 segment = None
                 problems.append(printable(str(error)))
-            if not _is_there(path):
+            if not os.path.lexists(path):
                 self._changed = True  # sealed, compacted or deleted meanwhile
                 continue
             room = _MOST_PROBLEMS - len(self.problems)
@@ -368,19 +354,11 @@ class Recording:
                 yield segment
 
 
-def _grouped(kind: type[Row], found: pa.Table | None) -> dict[float, tuple[Row, ...]]:
-    """Rows by the time of their reading, each reading in its own order."""
-    if found is None or not found.num_rows:
-        return {}
-    mono = found.column(MONO).to_numpy()
-    order = np.lexsort((found.column(POSITION).to_numpy(), mono))
-    rows = decode(kind, found, order)
-    moments, starts = np.unique(mono[order], return_index=True)
-    ends = [*starts[1:].tolist(), len(rows)]
-    return {
-        moment: tuple(rows[start:end])
-        for moment, start, end in zip(moments.tolist(), starts.tolist(), ends, strict=True)
-    }
+def _select(found: pa.Table, columns: Sequence[str] | None) -> pa.Table:
+    """These columns, as far as the table has them, or all."""
+    if columns is None:
+        return found
+    return found.select([column for column in columns if column in found.column_names])
 
 
 def _bytes_in(place: Path) -> int:
@@ -395,15 +373,5 @@ def _bytes_in(place: Path) -> int:
         return 0
 
 
-def _is_there(path: Path) -> bool:
-    """`Path.exists` raises where a directory above it is closed to us."""
-    return os.path.lexists(path)
-
-
 def _ahead(moment: Moment) -> float:
     return moment[1] - moment[0]
-
-
-def _moment(pair: Sequence[float]) -> tuple[float, float]:
-    mono, wall = pair
-    return float(mono), float(wall)

@@ -1,14 +1,14 @@
-"""How long a recording reaches back, and how much room it may take.
+"""Retention: how far back a recording reaches, and how much disk space it may take.
 
-Retention is deleting directories, the oldest first: those older than `age_s`, and past `most_bytes`
-whatever is oldest. Segments that a pin holds are spared until the pins alone take more than their
-share; then the oldest pin gives way, and that is said. So the directory is bounded, whatever
-happens: a flapping NIC cannot pin the disk full.
+Directories are deleted, oldest first: those older than `age_s`, and past `most_bytes` the oldest
+ones. Pinned segments are kept until the pins alone take more than their share; then the oldest pin
+is dropped, with a note. So the directory is always bounded: a flapping NIC cannot fill the disk
+with pins.
 
-Age is counted on the recording's own clock where the segment is of this boot, else by the wall.
-Files beside the segments (stacks, rings) have the wall's time only: they go when a segment of their
-time would, and a pin holds those written near its moment. What is no plain file or directory of
-ours is neither followed nor deleted.
+Age is measured on the monotonic clock for segments of this boot, else on the wall clock. Files
+beside the segments (stacks, rings) have wall times only: they are deleted when a segment of their
+time would be, and a pin holds those written near its moment. Anything that is not a regular file or
+directory of ours is neither followed nor deleted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sexton.errors import StoreError
-from sexton.store.annex import LONGEST_RAW_S, Reach, annex_names, reach_of
+from sexton.store.annex import LONGEST_RAW_S, Reach, annex_names, own_reach, reach_of
 from sexton.store.layout import (
     SegmentName,
     read_manifest,
@@ -34,14 +34,14 @@ from sexton.store.pins import Pin, drop_pin, pins_in
 
 #: Of all bytes, what pinned segments may take.
 PINNED_SHARE = 0.5
-#: Compacted segments stay this long, for readers that have them open. A reader that is slower reads
-#: its rows from the compacted one (`Segment.table`).
+#: Replaced segments stay this long for readers that have them open. A slower reader reads its rows
+#: from the compacted segment (`Segment.table`).
 GRACE_S = 300.0
 _LOOSE = ("stacks", "rings", "symbols")
-#: perf writes on into it: deleting it would free nothing.
+#: perf still writes to it: deleting it would free nothing.
 _UNFINISHED = "perf.data"
 _SYMBOLS = "kallsyms-"
-#: No boot is called so: a damaged segment is held by no pin.
+#: Not a valid boot id: no pin holds a damaged segment.
 _NO_BOOT = "\0"
 
 
@@ -55,17 +55,15 @@ class Limits:
 
 @dataclass(slots=True)
 class _Kept:
-    """One sealed segment. Of a damaged one only the directory's own time is known."""
+    """One sealed segment. Of a damaged one only the directory's modification time is known."""
 
     path: Path
     sequence: int
     bytes: int
-    boot_id: str
-    start: tuple[float, float]
-    end: tuple[float, float]
-    pins: list[Pin]
-    #: With the time of its annexes; those come later, and change the directory.
+    own: Reach
+    #: With the time of its annexes, which come later and change the directory (`changed_ns`).
     reach: Reach
+    pins: list[Pin]
     changed_ns: int = 0
 
 
@@ -77,18 +75,18 @@ class _Loose:
     moment_s: float
     bytes: int
     pinned: bool
-    #: Counted, and not to be deleted.
+    #: Counted but not deleted.
     in_use: bool
 
 
-class Keeper:
-    """Knows what lies in a recording without reading it anew each time."""
+class Retention:
+    """Deletes what is over the limits; remembers segments, so that each is read only once."""
 
     def __init__(self, directory: Path, limits: Limits) -> None:
         self.directory = directory
         self.limits = limits
         self._kept: dict[str, _Kept] = {}
-        #: Compacted segments that are still there, and since when (monotonic seconds).
+        #: Replaced segments that still exist, and since when (monotonic seconds).
         self._replaced: dict[str, float] = {}
 
     @property
@@ -97,7 +95,7 @@ class Keeper:
         return sum(segment.bytes for segment in tuple(self._kept.values()))
 
     def tidy(self, now: tuple[float, float], boot_id: str, other_bytes: int = 0) -> list[str]:
-        """Delete what is too old or too much; what was given up though pinned, in words.
+        """Delete what is too old or too much; returns a line for each pin that was dropped.
 
         `now` is (monotonic, wall) seconds; `other_bytes` are bytes outside ``segments/``.
         """
@@ -121,30 +119,30 @@ class Keeper:
         younger_s = float("inf")
         for segment in reversed(self._order()):
             age_s = _age(segment, now, boot_id)
-            if segment.boot_id == _NO_BOOT:  # the wall may have jumped: never before the next one
+            if segment.own.boot_id == _NO_BOOT:  # the wall may have jumped: not before the next one
                 age_s = min(age_s, younger_s)
             younger_s = age_s
             if not segment.pins and age_s > self.limits.age_s:
                 self._delete(segment)
 
     def _age_out_loose(self, loose: list[_Loose], now: tuple[float, float]) -> None:
+        # By the monotonic clock these are young enough, and so is every file younger than they.
         kept = [
-            segment
+            segment.own.start[1]
             for segment in self._kept.values()
-            if not segment.pins and segment.boot_id != _NO_BOOT
+            if not segment.pins and segment.own.boot_id != _NO_BOOT
         ]
-        # By their own clock these are young enough, and so is what is younger than they.
-        oldest = min((amount.start[1] for amount in kept), default=float("inf"))
+        oldest = min(kept, default=float("inf"))
         for file in list(loose):
             old = now[1] - file.moment_s > self.limits.age_s and file.moment_s < oldest
             if old and not file.pinned and not file.in_use:
                 self._unlink(file, loose)
 
     def _bound(self, loose: list[_Loose], other_bytes: int) -> None:
-        """Oldest first, files beside the segments before the segment they are as old as."""
+        """Delete the oldest first; loose files before the segment of the same age."""
         waiting = [file for file in loose if not file.pinned and not file.in_use]
         for segment in [*self._order(), None]:
-            until = float("inf") if segment is None else segment.end[1]
+            until = float("inf") if segment is None else segment.own.end[1]
             while waiting and waiting[0].moment_s < until and self._over(loose, other_bytes):
                 self._unlink(waiting.pop(0), loose)
             if not self._over(loose, other_bytes):
@@ -159,26 +157,24 @@ class Keeper:
     @staticmethod
     def _unlink(file: _Loose, loose: list[_Loose]) -> None:
         loose.remove(file)
-        with contextlib.suppress(OSError):  # a disk that is read-only now: later, then
+        with contextlib.suppress(OSError):  # a read-only disk: tried again later
             file.path.unlink()
 
     def _is_of_use(self, pin: Pin, now: tuple[float, float], boot_id: str) -> bool:
-        """Does it hold something, or may it yet? Else it would lie there for ever."""
+        """Whether it holds a segment, or may hold one that is still being recorded."""
         if any(pin.holds(segment.reach) for segment in self._kept.values()):
             return True
-        if pin.boot_id == boot_id:
-            return now[0] - pin.end_s <= self.limits.age_s
-        return False
+        return pin.boot_id == boot_id and now[0] - pin.end_s <= self.limits.age_s
 
     def _drop_replaced(self, now_s: float) -> None:
-        """Delete what was compacted, once readers have had time to notice."""
+        """Delete replaced segments after a grace period for readers."""
         there = replaced_in(self.directory / "segments")
         self._replaced = {name: self._replaced.get(name, now_s) for name in there}
         old = [name for name, since_s in self._replaced.items() if now_s - since_s >= GRACE_S]
         drop_replaced(self.directory / "segments", old)
 
     def drop_oldest(self) -> str:
-        """Delete the oldest segment that nothing pins, to make room; its name, or nothing."""
+        """Delete the oldest unpinned segment to make room; its name, or "" if there is none."""
         drop_replaced(self.directory / "segments")
         self._look()
         loose = [segment for segment in self._kept.values() if not segment.pins]
@@ -201,7 +197,7 @@ class Keeper:
             left.remove(pin)
             holds = any(pin in segment.pins for segment in self._kept.values())
             if not holds and not any(_is_near(pin, file.moment_s) for file in beside):
-                continue  # nothing yet: its minutes are being recorded
+                continue  # holds nothing yet: its minutes are still being recorded
             if not drop_pin(self.directory, pin):
                 continue
             given_up.append(f"{pin.kind} {pin.about}: pinned minutes take more than their share")
@@ -210,7 +206,7 @@ class Keeper:
         return given_up
 
     def _look(self) -> list[Pin]:
-        """Take in segments that are new, forget those that are gone; every pin, oldest first."""
+        """Update the list of segments; returns every pin, oldest first."""
         place = self.directory / "segments"
         names = {segment.text: segment for segment in segments_in(place)}
         for gone in self._kept.keys() - names.keys():
@@ -221,7 +217,7 @@ class Keeper:
         for segment in self._kept.values():
             if (changed_ns := _changed(segment.path)) != segment.changed_ns:
                 segment.bytes, segment.changed_ns = size_of(segment.path), changed_ns
-                segment.reach = reach_of(segment.path, segment)
+                segment.reach = reach_of(segment.path, segment.own)
             segment.pins = [pin for pin in pins if pin.holds(segment.reach)]
         return pins
 
@@ -230,7 +226,7 @@ class Keeper:
         self._kept.pop(kept.path.name, None)
 
     def _loose(self, pins: list[Pin], boot_id: str) -> list[_Loose]:
-        """Files that belong to no segment, oldest first."""
+        """Files outside of segments, oldest first."""
         found = []
         for place in _LOOSE:
             try:
@@ -246,7 +242,7 @@ class Keeper:
                     continue
                 pinned = any(_is_near(pin, status.st_mtime) for pin in pins)
                 symbols = entry.name.startswith(_SYMBOLS) and boot_id in entry.name
-                # The cache of names is bounded separately.
+                # The symbol cache is bounded separately.
                 in_use = entry.name == _UNFINISHED or symbols or place == "symbols"
                 path, room = Path(entry.path), _room(status)
                 found.append(_Loose(path, status.st_mtime, room, pinned and not in_use, in_use))
@@ -254,9 +250,9 @@ class Keeper:
 
 
 def drop_replaced(segments: Path, names: Iterable[str] | None = None) -> int:
-    """Delete segments that were compacted, all or these; how many.
+    """Delete replaced segments, all or these; returns how many.
 
-    An annex that was sealed into one of them after the merge moves to its successor.
+    An annex that was sealed into one of them after the merge is moved to its successor.
     """
     dropped = 0
     replaced = replaced_in(segments)
@@ -275,29 +271,21 @@ def drop_replaced(segments: Path, names: Iterable[str] | None = None) -> int:
 
 
 def _is_near(pin: Pin, moment_s: float) -> bool:
-    """Was a file that was closed at `moment_s` written within the pin's reach of its moment?"""
+    """Whether a file closed at `moment_s` was written within the pin's span, by the wall clock."""
     reach_s = pin.end_s - pin.start_s
     return pin.wall_s - reach_s <= moment_s <= pin.wall_s + reach_s + LONGEST_RAW_S
 
 
 def _kept(path: Path, name: SegmentName) -> _Kept:
     try:
-        manifest = read_manifest(path)
-        boot_id = str(manifest.get("boot_id", ""))
-        (mono, wall), (last_mono, last_wall) = manifest["start"], manifest["end"]
-        start, end = (float(mono), float(wall)), (float(last_mono), float(last_wall))
-    except (StoreError, TypeError):  # `sexton recording verify` names it; it ages like the others
-        boot_id, start = _NO_BOOT, (0.0, 0.0)
-        try:
-            end = (0.0, path.stat().st_mtime)
-        except OSError:
-            end = start
-    reach = Reach(boot_id, start, end)  # without annexes: `changed_ns` says that it is to be seen
-    return _Kept(path, name.sequence, size_of(path), boot_id, start, end, [], reach)
+        own = own_reach(read_manifest(path))
+    except (StoreError, TypeError):  # `sexton recording verify` reports it; it ages like the others
+        own = Reach(_NO_BOOT, (0.0, 0.0), (0.0, _changed(path) / 1e9))
+    return _Kept(path, name.sequence, size_of(path), own, own, [])
 
 
 def size_of(segment: Path) -> int:
-    """What a segment and its annexes take on disk: small files take a whole block each."""
+    """Disk space of a segment and its annexes: a small file takes a whole block."""
     return sum(_size(place) for place in (segment, *(segment / n for n in annex_names(segment))))
 
 
@@ -321,6 +309,6 @@ def _room(status: os.stat_result) -> int:
 
 
 def _age(kept: _Kept, now: tuple[float, float], boot_id: str) -> float:
-    if kept.boot_id == boot_id:
-        return now[0] - kept.end[0]
-    return now[1] - kept.end[1]
+    if kept.own.boot_id == boot_id:
+        return now[0] - kept.own.end[0]
+    return now[1] - kept.own.end[1]

@@ -1,9 +1,9 @@
-"""Runs: neighbouring rows of one thing, such as a core or a counter.
+"""Runs: consecutive rows of one thing, such as a core or a counter.
 
-In a sealed table the rows of each thing stand together. A compacted hour of NIC counters has two
+In a sealed table the rows of each thing are together. A compacted hour of NIC counters has two
 million rows and some thousand runs, so its file lists them in its footer: a reader then knows which
-row groups hold a thing, and whose rows are whose, without decoding the columns that say so. A file
-without the list, from an older version, is read by those columns.
+row groups hold a thing, and which rows are whose, without decoding the key columns. For a file
+without the list, from an older version, the key columns are read.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import pyarrow as pa
 from sexton.store.arrays import Array, codes, numbers, values, whole
 
 Ints = npt.NDArray[np.int64]
-#: What tells one thing from another: the values of its key columns.
+#: A thing's identity: the values of its key columns.
 Thing = tuple[Any, ...]
 
-#: Under which key of a file's metadata the list stands.
+#: The key of the list in a file's metadata.
 LISTED = b"sexton.runs"
-#: With fewer rows in a run than this on average, a list would cost more than it saves.
+#: With fewer rows per run than this on average, a list would cost more than it saves.
 _LEAST_ROWS = 32
 
 
 class Runs(NamedTuple):
-    """Where each run begins in a table, and what it is about; `rows` is the length of the table."""
+    """Where each run starts in a table, and its thing; `rows` is the length of the table."""
 
     starts: Ints
     things: list[Thing]
@@ -44,12 +44,12 @@ class Runs(NamedTuple):
         return self.things == other.things and np.array_equal(self.starts, other.starts)
 
     def some(self, wanted: Callable[[Thing], bool]) -> list[int]:
-        """Which of them are about a thing that is wanted."""
+        """The indices of runs of wanted things."""
         return [at for at, thing in enumerate(self.things) if wanted(thing)]
 
 
 def changes(columns: Sequence[Array], rows: int) -> Ints:
-    """Where one of these columns differs from the row before: where runs begin."""
+    """The rows in which one of these columns differs from the row before: where runs start."""
     change = np.zeros(rows, np.bool_)
     change[:1] = True
     for column in columns:
@@ -58,7 +58,7 @@ def changes(columns: Sequence[Array], rows: int) -> Ints:
 
 
 def key_codes(column: pa.ChunkedArray) -> Array:
-    """Numbers that tell one value of a key column from another."""
+    """The values of a key column as numbers, equal where the values are."""
     array = whole(column)
     if pa.types.is_string(array.type) or pa.types.is_dictionary(array.type):
         return codes(array)
@@ -66,7 +66,7 @@ def key_codes(column: pa.ChunkedArray) -> Array:
 
 
 def runs_of(found: pa.Table, keys: Sequence[str]) -> Runs:
-    """The runs of a table by its key columns; one that an older version lacks is `None`."""
+    """The runs of a table by its key columns; `None` for a column that an older version lacks."""
     there = {*found.column_names}
     starts = changes([key_codes(found.column(k)) for k in keys if k in there], found.num_rows)
     if not keys:
@@ -79,7 +79,7 @@ def runs_of(found: pa.Table, keys: Sequence[str]) -> Runs:
 
 
 def joined(parts: Sequence[Runs]) -> Runs:
-    """The runs of tables that stand one behind the other. A row group may end within a run."""
+    """The runs of concatenated tables. A row group may end within a run."""
     offsets = np.cumsum([0, *(part.rows for part in parts)])
     starts = [part.starts + offset for part, offset in zip(parts, offsets, strict=False)]
     every = np.concatenate([*starts, np.empty(0, np.int64)])
@@ -89,7 +89,7 @@ def joined(parts: Sequence[Runs]) -> Runs:
 
 
 def encoded(keys: Sequence[str], groups: Sequence[Runs]) -> bytes | None:
-    """The list for a file's metadata, a part per row group; `None` where it is not worth it."""
+    """The list for a file's metadata, a part per row group; `None` if it is not worth it."""
     number = sum(len(group.things) for group in groups)
     if not keys or not number or sum(group.rows for group in groups) < _LEAST_ROWS * number:
         return None
@@ -103,8 +103,8 @@ def encoded(keys: Sequence[str], groups: Sequence[Runs]) -> bytes | None:
 
 
 def decoded(listed: bytes, keys: Sequence[str], rows: Sequence[int]) -> list[Runs] | None:
-    """The runs of each row group, of which `rows` are the lengths; `None` where the list is of
-    other keys or is not one: the columns tell the same."""
+    """The runs of each row group, whose lengths are `rows`; `None` if the list is invalid or has
+    other keys: then the key columns are read."""
     try:
         found = json.loads(listed)
         things = [_thing(values, len(keys)) for values in found["things"]]
@@ -128,12 +128,12 @@ def _thing(found: list[Any], width: int) -> Thing:
     if len(found) != width or not all(
         value is None or isinstance(value, (str, int, float)) for value in found
     ):
-        raise ValueError("no thing")
+        raise ValueError("not a thing")
     return tuple(found)
 
 
 def pieces(places: Sequence[int], runs: Runs) -> list[tuple[int, int]]:
-    """Where the rows of some runs begin and how many they are; neighbours are one piece."""
+    """Start and number of rows of some runs; adjacent runs are one piece."""
     edges = [*runs.starts.tolist(), runs.rows]
     breaks = [0, *(at for at, (a, b) in enumerate(pairwise(places), 1) if b != a + 1), len(places)]
     return [

@@ -1,14 +1,14 @@
 """One Arrow schema per row class, made from the class itself.
 
-A table's columns are `read_mono_s`, `read_wall_s` (when) and `read_position` (its place in that
-reading, so that order survives) and the row's fields. Types follow the annotations: `int` is int64
-(uint64 where the row says `unsigned`), `float` float64, `str` UTF-8, a tuple a list, a mapping JSON
-text. Everything else is `None` where the kernel did not give it.
+A table's columns are `read_mono_s`, `read_wall_s` (when), `read_position` (the row's place in that
+reading, to preserve order) and the row's fields. Types follow the annotations: `int` is int64
+(uint64 if listed in `unsigned`), `float` float64, `str` UTF-8, a tuple a list, a mapping JSON text.
+Fields that the kernel did not provide are null.
 
-Columns are matched by name on reading, never by place: a recording made before a field existed
-gives `None` for it, one made by a later version may have columns that are skipped here.
-`FORMAT` counts changes of meaning; a recording with a higher one is refused by name.
-Text is stored as `sexton.store.escaped` has it.
+Columns are matched by name on reading, never by position: a recording made before a field existed
+gives `None` for it, and unknown columns of a later version are skipped. `FORMAT` counts changes of
+meaning; a recording with a higher number is refused.
+Text is escaped as `sexton.store.encoding` describes.
 """
 
 from __future__ import annotations
@@ -26,30 +26,19 @@ import numpy as np
 import pyarrow as pa
 
 import sexton.model
-from sexton.errors import StoreError
+from sexton.errors import StoreError, first_line
 from sexton.model.row import Row, fields_of, table
 from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.sandbox import largest_read
-from sexton.store.arrays import Ints, values
-from sexton.store.journal import (
-    ARROWS,
-    MONO,
-    POSITION,
-    READING,
-    ROWS,
-    TIME,
-    WALL,
-    TooLarge,
-    blocks_in,
-    columns_of,
-    encode_rows,
-)
+from sexton.store.arrays import Ints, numbers, values
+from sexton.store.encoding import MONO, POSITION, TIME, WALL, blocks_in, columns_of, encode_rows
+from sexton.store.journal import ARROWS, READING, ROWS, TooLarge
 from sexton.store.layout import FORMAT, MOST_S
 
 __all__ = ["FORMAT", "MONO", "POSITION", "TIME", "WALL"]
 _TEXT = ("str", "str | None")
-#: What a file with a checksum and no sense may raise.
+#: What decoding an invalid file with a valid checksum may raise.
 _NONSENSE = (
     AttributeError, IndexError, KeyError, OSError, OverflowError, RecursionError, TypeError,
     ValueError, struct.error, zlib.error, pa.ArrowException,
@@ -58,15 +47,13 @@ _NONSENSE = (
 
 @cache
 def tables() -> Mapping[str, type[Row]]:
-    """Every row class there is, by its table's name."""
+    """Every row class by the name of its table."""
     for module in pkgutil.walk_packages(sexton.model.__path__, "sexton.model."):
         importlib.import_module(module.name)
     return {table(kind): kind for kind in Row.__subclasses__() if kind.__module__ != __name__}
 
 
 _TIME_TYPES = (pa.float64(), pa.float64(), pa.int32())
-
-
 _ARROW = {
     "q": pa.int64(),
     "Q": pa.uint64(),
@@ -110,7 +97,7 @@ def _schema(kind: type[Row]) -> pa.Schema:
 
 
 def encode(kind: type[Row], batches: Sequence[Batch[Any]]) -> tuple[pa.RecordBatch, int]:
-    """Readings as one Arrow batch, and how many rows no column could hold (a lying source)."""
+    """Readings as one Arrow batch, and the number of rows that fit no column."""
     block, rows, refused = encode_rows(kind, batches)
     schema = schema_of(kind)
     if not rows:
@@ -119,11 +106,11 @@ def encode(kind: type[Row], batches: Sequence[Batch[Any]]) -> tuple[pa.RecordBat
 
 
 def read_stream(flushes: Sequence[bytes], suffix: str) -> pa.Table:
-    """The rows of a table's file in an open segment; `StoreError` where they make no sense."""
+    """The rows of a table's file in an open segment; `StoreError` if they are invalid."""
     try:
         if suffix == ARROWS:
             found = pa.ipc.open_stream(b"".join(flushes)).read_all()
-            # Arrow takes offsets, codes and lengths from there as they are.
+            # Arrow itself does not check the offsets, codes and lengths of a stream.
             found.validate(full=True)
             return found
         most = largest_read()
@@ -137,12 +124,12 @@ def read_stream(flushes: Sequence[bytes], suffix: str) -> pa.Table:
     except MemoryError:
         raise TooLarge("too large for the memory that is allowed") from None
     except _NONSENSE as error:
-        raise StoreError(str(error).split("\n")[0]) from None
+        raise StoreError(first_line(error)) from None
 
 
 def checked_table(name: str, found: pa.Table) -> pa.Table:
-    """The table itself, as Arrow read it from a file that may come from elsewhere; `StoreError`
-    where an offset or a code leads out of it, or a column is not of its type."""
+    """The table itself, from a file that may be untrusted; `StoreError` if an offset or code is out
+    of range, or a column has the wrong type."""
     expected = _expected(name)
     for field, column in zip(found.schema, found.columns, strict=True):
         if field.name in expected and not _alike(expected[field.name], field.type):
@@ -152,12 +139,12 @@ def checked_table(name: str, found: pa.Table) -> pa.Table:
             try:
                 column.validate(full=True)
             except pa.ArrowException as error:
-                raise StoreError(str(error).split("\n")[0]) from None
+                raise StoreError(first_line(error)) from None
     return found
 
 
 def check_columns(name: str, there: Sequence[str]) -> None:
-    """`StoreError` where a table lacks a column that every version of it had."""
+    """`StoreError` if a table lacks a column that every version has."""
     required = READINGS.names if name == READING else TIME if name in tables() else ()
     for column in required:
         if column not in there:
@@ -165,7 +152,7 @@ def check_columns(name: str, there: Sequence[str]) -> None:
 
 
 def check_times(readings: pa.Table) -> None:
-    """`StoreError` where a list of readings has one without a valid time."""
+    """`StoreError` if a reading in the list has no valid time."""
     for name in {MONO, WALL} & {*readings.column_names}:
         for chunk in readings.column(name).chunks:
             if not (np.abs(chunk.to_numpy(zero_copy_only=False)) <= MOST_S).all():
@@ -174,7 +161,7 @@ def check_times(readings: pa.Table) -> None:
 
 @cache
 def _expected(name: str) -> Mapping[str, pa.DataType]:
-    """The types of a table's columns; none of a table that this version does not know."""
+    """The types of a table's columns; empty for a table that this version does not know."""
     if name == READING:
         return {field.name: field.type for field in READINGS}
     kind = tables().get(name)
@@ -182,8 +169,8 @@ def _expected(name: str) -> Mapping[str, pa.DataType]:
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether a column of one type can stand for one of the other: numbers for numbers, and codes
-    for the words they stand for."""
+    """Whether a column of one type can be read as the other: any number as a number, codes as the
+    text they stand for."""
     if pa.types.is_dictionary(found):
         found = found.value_type
     if pa.types.is_list(wanted) and pa.types.is_list(found):
@@ -209,7 +196,7 @@ def _from_block(columns: Sequence[Sequence[Any]], body: bytes) -> pa.Table:
 
 
 def with_unlisted(readings: pa.Table, found: Mapping[str, pa.Table]) -> pa.Table:
-    """The list of readings, and those that only their rows tell of, since the list is damaged."""
+    """The list of readings, which is damaged, with those that only their rows show."""
     from pyarrow import compute as pc  # slow to import, and rarely needed here
 
     every = [readings]
@@ -229,18 +216,32 @@ def with_unlisted(readings: pa.Table, found: Mapping[str, pa.Table]) -> pa.Table
     return pa.concat_tables([part.cast(READINGS) for part in every])
 
 
-def decode(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> list[Row]:
-    """Rows of a table, in its order; or these of them, in this one. Columns it lacks are `None`."""
-    return rows_of(kind, fields_in(kind, found, rows))
+def grouped(
+    kind: type[Row], found: pa.Table, chosen: Ints | None = None
+) -> tuple[dict[float, tuple[int, int]], list[list[Any]]]:
+    """Values of a row's fields sorted by reading, of the chosen rows or of all; and where the rows
+    of each reading begin and end in them, by its time."""
+    if chosen is None:
+        chosen = np.arange(found.num_rows)
+    if not len(chosen):
+        return {}, []
+    mono, position = (numbers(found.column(name))[chosen] for name in (MONO, POSITION))
+    order = np.lexsort((position, mono))
+    mono = mono[order]
+    times, starts = np.unique(mono, return_index=True)
+    ends = [*starts[1:].tolist(), len(mono)]
+    places = dict(zip(times.tolist(), zip(starts.tolist(), ends, strict=True), strict=True))
+    return places, fields_in(kind, found, chosen[order])
 
 
 def rows_of(kind: type[Row], columns: Sequence[Sequence[Any]]) -> list[Row]:
-    """Rows of their fields' values; none of no columns."""
+    """Rows from their fields' values; none if there are no columns."""
     return list(map(kind, *columns)) if columns else []
 
 
 def fields_in(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> list[list[Any]]:
-    """Values of a row's fields, a list for each; of which rows and in what order: see `decode`."""
+    """Values of a row's fields, a list per field: of these rows in this order, or of all. Columns
+    that the table lacks are `None`."""
     number = found.num_rows if rows is None else len(rows)
     there = {*found.column_names}
     mappings = _mappings(kind)
@@ -264,21 +265,18 @@ def _mapping(text: str) -> dict[str, Any]:
 
 
 def _mappings(kind: type[Row]) -> frozenset[str]:
-    """Fields that are mappings. To work out the types of every row class takes longer than to read
-    some of them, hence the look at the annotations."""
-    has_mapping = any("Mapping" in str(hint) for hint in kind.__annotations__.values())
-    return (
-        frozenset(name for name, column in columns_of(kind).items() if column == "m")
-        if has_mapping
-        else frozenset()
-    )
+    """Fields that are mappings. Resolving the types of a row class takes longer than reading some
+    tables, so the annotations are checked first."""
+    if not any("Mapping" in str(hint) for hint in kind.__annotations__.values()):
+        return frozenset()
+    return frozenset(name for name, column in columns_of(kind).items() if column == "m")
 
 
 _texts: dict[type[Row], tuple[str, ...]] = {}
 
 
 def texts_of(kind: type[Row]) -> tuple[str, ...]:
-    """Its columns of text, which are read fastest as codes."""
+    """Its text columns, which are read fastest as codes."""
     if kind not in _texts:
         hints = kind.__annotations__
         _texts[kind] = tuple(name for name in fields_of(kind) if hints[name] in _TEXT)

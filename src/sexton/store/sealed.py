@@ -6,9 +6,9 @@ order: neighbouring values of a counter differ little and compress well. `read_p
 the order within a reading.
 
 Files are read as a whole and checked against the manifest before Arrow parses them: flipped bits
-and foreign files are reported and skipped, never parsed. A checksum is no proof against somebody
-who made the file: so it is looked at how much a table would take before it is decoded, and at every
-offset and code after that.
+and foreign files are reported and skipped, never parsed. A checksum does not protect against a file
+that was crafted, so the memory a table needs is checked before it is decoded, and every offset and
+code after that.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sexton.errors import StoreError
+from sexton.errors import StoreError, first_line
 from sexton.model.row import Row, table
 from sexton.sandbox import largest_read
-from sexton.store.journal import READING, recover, stream_files
+from sexton.store.journal import READING, has_rows, recover
 from sexton.store.layout import (
     ASIDE,
     MANIFEST,
@@ -51,10 +51,10 @@ _COUNTERS = (pa.types.is_int64, pa.types.is_uint64)
 
 
 class Contents(NamedTuple):
-    """What a segment is made of: its header, its tables, and how each source fared.
+    """The contents of a segment: its header, its tables, and the state of each source.
 
-    `readings` lists every reading of every table (see `journal.READINGS`), the empty ones too.
-    `unknown` are tables of a later version, by name: kept as they are for one that knows them.
+    `readings` lists every reading of every table (see `schema.READINGS`), empty ones included.
+    `unknown` are tables of a later version by name, kept for a version that knows them.
     """
 
     header: Mapping[str, Any]
@@ -65,7 +65,7 @@ class Contents(NamedTuple):
 
 
 def write_segment(segments: Path, name: str, contents: Contents) -> Path:
-    """Write one sealed segment; its path. Nothing is left behind if it fails."""
+    """Write one sealed segment; returns its path. A failure leaves nothing behind."""
     with new_directory(segments / f"{ASIDE}{name}", segments / name) as aside:
         described = {READING: _write(aside, READING, contents.readings)}
         for kind, found in contents.tables.items():
@@ -90,8 +90,8 @@ def write_segment(segments: Path, name: str, contents: Contents) -> Path:
 
 @contextmanager
 def new_directory(aside: Path, target: Path) -> Iterator[Path]:
-    """A directory to fill under a temporary name; then it is synced and renamed to `target`. It is
-    removed if anything fails."""
+    """A directory with a temporary name to fill; afterwards it is synced and renamed to `target`,
+    or removed if anything fails."""
     shutil.rmtree(aside, ignore_errors=True)
     try:
         aside.mkdir(mode=0o700, parents=True)
@@ -105,11 +105,11 @@ def new_directory(aside: Path, target: Path) -> Iterator[Path]:
 
 
 def seal(opened: Path, segments: Path) -> tuple[Path | None, list[str]]:
-    """Turn an open segment into a sealed one; `None` where nothing in it can be read.
+    """Turn an open segment into a sealed one; its path (`None` if unreadable) and problems.
 
-    Safe to repeat after a crash at any point: if already sealed, only the open one is removed.
-    One that cannot be read is not deleted: it is moved to the sealed ones as it is, where it is
-    reported, a Sexton that can read it finds it, and retention bounds it.
+    Safe to repeat after a crash at any point: if already sealed, only the open one is removed. An
+    unreadable one is not deleted but moved to the sealed ones as it is: there it is reported,
+    another version of Sexton may be able to read it, and retention bounds it.
     """
     whole = segments / opened.name
     if _is_sealed(whole):
@@ -132,7 +132,7 @@ def seal(opened: Path, segments: Path) -> tuple[Path | None, list[str]]:
     made = {kinds[name]: content for name, content in found.tables.items() if name in kinds}
     unknown = {name: content for name, content in found.tables.items() if name not in kinds}
     contents = Contents(found.header, made, readings, found.states, unknown)
-    if whole.is_dir() and not whole.is_symlink():  # damaged: what is open is the better copy
+    if whole.is_dir() and not whole.is_symlink():  # damaged: the open one is the better copy
         remove(whole)
     whole = write_segment(segments, opened.name, contents)
     remove(opened)
@@ -150,8 +150,8 @@ def _is_sealed(whole: Path) -> bool:
 
 
 def set_aside(opened: Path, whole: Path) -> list[str]:
-    """Keep what cannot be read; an empty one is a recorder that was killed as it began."""
-    if not any(path.stat().st_size for path in stream_files(opened)):
+    """Keep an unreadable segment; an empty one, of a recorder killed at its start, is removed."""
+    if not has_rows(opened):
         remove(opened)
         return []
     if os.path.lexists(whole):
@@ -161,12 +161,12 @@ def set_aside(opened: Path, whole: Path) -> list[str]:
 
 
 def ordered(kind: type[Row], found: pa.Table) -> pa.Table:
-    """The rows of each thing together, by time."""
+    """The table with the rows of each thing together, by time."""
     if not kind.entity or found.num_rows < 2:
         return found
     keys = {}
     for name in kind.entity:
-        if name not in found.column_names:  # an older version's, left open
+        if name not in found.column_names:  # left open by an older version
             continue
         column = found.column(name).combine_chunks()
         if pa.types.is_string(column.type):  # codes sort much faster than text
@@ -186,11 +186,10 @@ def read_table(
     columns: Sequence[str] | None = None,
     coded: Sequence[str] = (),
 ) -> pa.Table | None:
-    """One table, or some columns of it; `None` where the segment has no rows of it.
+    """One table, or some columns of it; `None` if the segment has no rows of it.
 
-    Text columns in `coded` stay numbers into a dictionary, as they lie on disk: quicker by far
-    where few names repeat often. `StoreError` where its file is missing or is not the one that was
-    sealed.
+    Text columns in `coded` stay dictionary codes, as stored: much faster if few names repeat often.
+    `StoreError` if its file is missing or is not the one that was sealed.
     """
     source = open_table(directory, name, manifest, coded)
     return None if source is None else source.read(columns)
@@ -215,17 +214,17 @@ class TableFile:
         return names
 
     def runs(self, keys: Sequence[str]) -> list[Runs] | None:
-        """The runs of each row group, where the file lists them."""
+        """The runs of each row group; `None` if the file does not list them."""
         listed = (self.metadata.metadata or {}).get(LISTED)
         return None if listed is None else decoded(listed, keys, self._rows)
 
     def times(self, group: int) -> tuple[float, float]:
-        """When the first and the last row of a row group were read, as far as the file tells."""
+        """When the first and last rows of a row group were read; infinite if unknown."""
         if MONO in self.names:
             column = self.metadata.row_group(group).column(self.names.index(MONO))
-            told = column.statistics if column.path_in_schema == MONO else None
-            if told is not None and told.has_min_max:
-                return float(told.min), float(told.max)
+            statistics = column.statistics if column.path_in_schema == MONO else None
+            if statistics is not None and statistics.has_min_max:
+                return float(statistics.min), float(statistics.max)
         return -inf, inf
 
     @property
@@ -235,8 +234,8 @@ class TableFile:
     def read(
         self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
     ) -> pa.Table:
-        """These columns, as far as it has them, of these row groups; `StoreError` where it would
-        take too much memory or is not what a table is."""
+        """These columns (those it has) of these row groups; `StoreError` if that would take too
+        much memory or the table is invalid."""
         groups = range(self.num_row_groups) if groups is None else groups
         try:
             return self._read(columns, groups)
@@ -245,7 +244,7 @@ class TableFile:
         except MemoryError:
             raise StoreError(f"{self._place}: too large for the memory that is allowed") from None
         except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-            raise StoreError(f"{self._place}: {_first_line(error)}") from None
+            raise StoreError(f"{self._place}: {first_line(error)}") from None
 
     def _read(self, columns: Sequence[str] | None, groups: Sequence[int]) -> pa.Table:
         there = {*self.names}
@@ -257,8 +256,8 @@ class TableFile:
         return checked_table(self._name, found)
 
     def _bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
-        """About how much they are in memory. The words of a dictionary are not counted for each
-        row: a command that reads files from elsewhere has a limit (`sexton.sandbox`)."""
+        """About how much memory they take. Texts are not counted: a command that reads untrusted
+        files has a limit anyway (`sexton.sandbox`)."""
         total: int = len(columns) * sum(self._rows[group] for group in groups)
         lists = [name for name in columns if pa.types.is_nested(self._schema.field(name).type)]
         if lists:
@@ -294,20 +293,16 @@ def open_table(
             there = {*pq.ParquetFile(pa.BufferReader(content)).schema_arrow.names}
             words = [column for column in coded if column in there] or None
             source = pq.ParquetFile(pa.BufferReader(content), read_dictionary=words)
-        known = "" if "annex" in manifest else name  # an annex has tables of its own
+        known = "" if "annex" in manifest else name  # tables of an annex are not rows
         opened = TableFile(source, known, place)
         check_columns(known, opened.names)
     except StoreError as error:
         raise StoreError(f"{place}: {error}") from None
     except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
-        raise StoreError(f"{place}: {_first_line(error)}") from None
+        raise StoreError(f"{place}: {first_line(error)}") from None
     if opened.rows != described["rows"]:
         raise StoreError(f"{place}: {opened.rows} rows, sealed with {described['rows']}")
     return opened
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).split("\n")[0] or type(error).__name__
 
 
 def _write(directory: Path, name: str, content: pa.Table) -> dict[str, Any]:
@@ -318,10 +313,10 @@ def _write(directory: Path, name: str, content: pa.Table) -> dict[str, Any]:
 def column_options(name: str, schema: pa.Schema, hours: bool = False) -> dict[str, Any]:
     """How a table's columns are encoded, as options of `pyarrow.parquet.ParquetWriter`.
 
-    Identifiers repeat or count up, so their differences are almost nothing. Counters jump from
-    thing to thing: with 120 rows per thing that widened almost every block of 128 differences.
-    Split into byte streams, the high bytes of neighbours are equal and compress to nothing. An hour
-    has 3,600 rows per thing; there, differences take a fifth less and decode as fast.
+    Identifiers repeat or count up, so their differences are tiny. Counters jump from thing to
+    thing: with 120 rows per thing that widened almost every block of 128 differences. Split into
+    byte streams, the high bytes of neighbours are equal and compress to nothing. An hour has 3,600
+    rows per thing; there, differences take a fifth less space and decode as fast.
     """
     kind = tables().get(name)
     entity = () if kind is None else kind.entity
@@ -347,8 +342,8 @@ def store_table(
     keys: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write a Parquet file with one row group per table and these options of
-    `pyarrow.parquet.ParquetWriter`; its entry in the manifest. With `keys`, the columns that name a
-    thing, the file lists its runs."""
+    `pyarrow.parquet.ParquetWriter`; returns its manifest entry. With `keys`, the columns that
+    identify a thing, the file lists its runs."""
     sink = pa.BufferOutputStream()
     zstd = {"compression": "zstd", "compression_level": _ZSTD_LEVEL}
     options = {**zstd, "store_schema": False, **how}
@@ -371,7 +366,7 @@ def store_table(
 
 
 def spans_of(readings: pa.Table) -> dict[str, dict[str, Any]]:
-    """Per table: how many readings, and the first and the last one's time."""
+    """Per table: the number of readings, and the times of the first and the last."""
     found: dict[str, dict[str, Any]] = {}
     columns = (readings.column(name).to_pylist() for name in ("table", MONO, WALL))
     for name, mono, wall in zip(*columns, strict=True):
@@ -387,7 +382,7 @@ def _edge(spans: Mapping[str, Mapping[str, Any]], which: str, choose: Any) -> li
 
 
 def store_file(path: Path, content: bytes) -> None:
-    """A new file, synced; its directory is not."""
+    """Write a new file and sync it, but not its directory."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         write_all(descriptor, content)

@@ -1,20 +1,20 @@
 """Sealing open segments, in this process or in the recorder's child.
 
-``python -m sexton.store.sealer DIR LAST AGE-S MOST-BYTES TASK…`` is the child: Arrow lives there
-and not in the process that samples. Tasks are "take-over" (remove what a killed recorder left half
-written), "seal" (open segments up to number LAST) and "compact" (finished hours). It works on one
-thread with bounded memory and CPU time and without a network (`sexton.sandbox`), and says on
-standard error, as one line of JSON, what it did (`Outcome`). A lock on ``segments/`` keeps a second
-one out; it ends with the process.
+``python -m sexton.store.sealer DIR LAST AGE-S MOST-BYTES TASK…`` is the child: Arrow is loaded
+there and not in the process that samples. Tasks are "take-over" (clean up after a killed recorder),
+"seal" (open segments up to number LAST) and "compact" (finished hours). It runs on one thread with
+bounded memory and CPU time and without a network (`sexton.sandbox`), and prints its `Outcome` as
+one line of JSON on standard error. A lock on ``segments/`` keeps a second child out; it ends with
+the process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
-import resource
 import shutil
 import sys
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sexton import sandbox
+from sexton.errors import first_line
 from sexton.model.text import count, printable
 from sexton.store.layout import ASIDE, DIRECTORIES, segments_in
 from sexton.store.retention import Limits, drop_replaced
@@ -36,9 +37,9 @@ ALL = 1 << 62
 
 @dataclass(slots=True)
 class Outcome:
-    """What was done: segments sealed and their bytes, hours compacted, and what went wrong.
+    """Segments sealed and their bytes, hours compacted, and problems.
 
-    `error` is the number of the error that kept a segment from being sealed, 0 where there is none.
+    `error` is the errno that kept a segment from being sealed, 0 if there is none.
     """
 
     sealed: int = 0
@@ -56,13 +57,13 @@ class Sealer(Protocol):
         """Seal the open segments up to number `last`, now or soon."""
 
     def done(self) -> list[Outcome]:
-        """What was done since the last time; does not wait."""
+        """Outcomes since the last call; does not wait."""
 
     def finish(self) -> list[Outcome]:
         """Seal everything, and wait for it."""
 
 
-class HereSealer:
+class InProcessSealer:
     """Seals in this process, at once."""
 
     def __init__(self, directory: Path) -> None:
@@ -83,8 +84,8 @@ class HereSealer:
 def seal_finished(directory: Path, last: int = ALL, apart: bool = False) -> Outcome:
     """Seal the open segments up to number `last`; the recorder writes into the one after it.
 
-    With `apart` each in a child: one that crashes its reader is set aside and does not keep the
-    others, and every recorder after this one, from being sealed.
+    With `apart`, each in a child process: a segment that crashes its reader is set aside, so that
+    the others, and those of later recorders, are still sealed.
     """
     done = Outcome()
     for name in segments_in(directory / "open"):
@@ -109,7 +110,7 @@ def _seal(opened: Path, segments: Path) -> Outcome:
         whole, problems = seal(opened, segments)
     except (OSError, pa.ArrowException, MemoryError) as error:
         number = getattr(error, "errno", None) or errno.EIO
-        why = getattr(error, "strerror", None) or str(error).split("\n")[0]
+        why = first_line(error)
         note = printable(f"{opened.name}: left open, cannot be sealed: {why}")
         return Outcome(notes=[note], error=number, why=why)
     done = Outcome(notes=[printable(problem) for problem in problems])
@@ -146,11 +147,10 @@ def _in_child(opened: Path, segments: Path) -> Outcome:
 
 
 def take_over(directory: Path, apart: bool = False) -> list[str]:
-    """Put in order what a killed recorder left: remove what is half written, seal what is open.
+    """Clean up after a killed recorder: remove half-written files, seal open segments.
 
-    Only for the process that holds the `Lock`, or its child. A segment that cannot be sealed now,
-    on a full disk, stays open, is read like any other, and waits for the next start. Returns what
-    was found, a line each.
+    Only for the process that holds the `Lock`, or its child. A segment that cannot be sealed now
+    (full disk) stays open and readable until the next start. Returns a line for each thing found.
     """
     notes = []
     removed = sum(_remove_aside(directory / place) for place in ("", *DIRECTORIES))
@@ -165,7 +165,7 @@ def take_over(directory: Path, apart: bool = False) -> list[str]:
 
 
 def needs_take_over(directory: Path) -> bool:
-    """Whether an earlier recorder left anything to put in order."""
+    """Whether an earlier recorder left anything to clean up."""
     if segments_in(directory / "open"):
         return True
     for place in ("", *DIRECTORIES):
@@ -178,7 +178,7 @@ def needs_take_over(directory: Path) -> bool:
 
 
 def _remove_aside(place: Path) -> int:
-    """Delete what has a temporary name, and never through a link."""
+    """Delete everything with a temporary name, without following links; returns how many."""
     try:
         with os.scandir(place) as entries:
             found = [entry for entry in entries if entry.name.startswith(ASIDE)]
@@ -188,10 +188,8 @@ def _remove_aside(place: Path) -> int:
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)
         else:
-            try:
+            with contextlib.suppress(OSError):
                 os.unlink(entry.path)
-            except OSError:
-                continue
     return sum(not os.path.lexists(entry.path) for entry in found)
 
 
@@ -199,7 +197,7 @@ def main(arguments: Sequence[str]) -> int:
     directory, last = Path(arguments[0]), int(arguments[1])
     limits, tasks = Limits(float(arguments[2]), int(arguments[3])), arguments[4:]
     lock = os.open(directory / "segments", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    fcntl.flock(lock, fcntl.LOCK_EX)  # the child of a killed recorder is on its way out
+    fcntl.flock(lock, fcntl.LOCK_EX)  # the child of a killed recorder may still be exiting
     _bound()
     done = Outcome()
     if "take-over" in tasks:
@@ -228,10 +226,7 @@ def _bound() -> None:
 
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    with open("/proc/self/statm", "rb") as stream:
-        reserved = int(stream.read().split()[5]) * resource.getpagesize()
-    sandbox.expendable()
-    sandbox.confine(sandbox.Limits(reserved + MEMORY_BYTES, _MOST_CPU_S), quiet=True)
+    sandbox.confine_child(MEMORY_BYTES, _MOST_CPU_S)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""What a recording holds, without reading it all: manifests, the times of its readings, and the few
-rows that the recorder wrote on itself.
+"""A summary of a recording from its manifests, the times of its readings, and the few rows that the
+recorder wrote about itself.
 
-A *gap* is a stretch in which nothing was read: the recorder was not running or was stopped, the
-machine was down or asleep.
-A *jump* is where the wall clock moved against the monotonic one.
+A *gap* is a time in which nothing was read: the recorder was not running or was stopped, the
+machine was down or asleep. A *jump* is a step of the wall clock against the monotonic one.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ R = TypeVar("R", bound=Row)
 
 
 class Gap(NamedTuple):
-    """From one reading to the next (UNIX seconds by the clock of then). `seconds` is `None` where
-    only the wall clock could tell and it went backwards."""
+    """From one reading to the next (UNIX seconds by the clock at the time). `seconds` is `None`
+    after a reboot if the wall clock went backwards."""
 
     start: float
     end: float
@@ -53,7 +52,7 @@ class Jump(NamedTuple):
 
 @dataclass(slots=True)
 class TableSum:
-    """One table over all segments; `period_s` is `None` below two readings."""
+    """One table over all segments; `period_s` is `None` with fewer than two readings."""
 
     rows: int = 0
     bytes: int = 0
@@ -67,21 +66,21 @@ class TableSum:
 
 
 class TimedRow(NamedTuple):
-    """A row that the recorder wrote on itself, and when."""
+    """A row that the recorder wrote about itself, and when."""
 
     wall_s: float
     row: Any
 
 
 class ConfigSum(NamedTuple):
-    """The configuration of the recorder from a time on; `None` where it was not recorded."""
+    """The recorder's configuration from a time on; `None` if it was not recorded."""
 
     since: float
     settings: Settings | None
 
 
 class SourceSum(NamedTuple):
-    """How a source fared at last, and in how many segments it was in which state."""
+    """The last state of a source, and the number of segments it was in each state."""
 
     last: SourceState
     segments: dict[str, int]
@@ -89,9 +88,9 @@ class SourceSum(NamedTuple):
 
 @dataclass(slots=True)
 class ProfileSum:
-    """Stacks: what was decoded into annexes, and perf's files that still wait for it.
+    """Stacks: what was decoded into annexes, and perf files that wait to be decoded.
 
-    `lost` is what the kernel dropped while sampling, `None` where no annex tells.
+    `lost` is what the kernel dropped while sampling, `None` if unknown.
     """
 
     annexes: int = 0
@@ -207,7 +206,7 @@ def summarise(recording: Recording) -> Summary:
 
 
 def _on_disk(directory: Path) -> int:
-    """All that lies there: segments, stacks that wait, event rings, symbols, files left behind."""
+    """The size of everything there: segments, waiting stacks, event rings, symbols, leftovers."""
     total = 0
     links: set[tuple[int, int]] = set()
     for place, _, names in os.walk(directory):
@@ -258,7 +257,7 @@ def _count(found: Summary, segment: Segment) -> None:
 
 
 def _between(found: Summary, last: Moment, start: Moment) -> None:
-    """What lies between two readings of one boot."""
+    """Count the time between two readings of one boot: a gap, a jump, or recorded time."""
     gone = start[0] - last[0]
     if gone > GAP_S:
         found.gaps.append(Gap(last[1], start[1], gone, False))
@@ -270,7 +269,7 @@ def _between(found: Summary, last: Moment, start: Moment) -> None:
 
 
 def _timed_rows(segments: Sequence[Segment], kind: type[R]) -> list[TimedRow]:
-    """Rows of a table that few segments have, with their times."""
+    """The rows of a small table, with their times."""
     return [
         TimedRow(batch.wall_s, row)
         for segment in segments
@@ -281,7 +280,7 @@ def _timed_rows(segments: Sequence[Segment], kind: type[R]) -> list[TimedRow]:
 
 
 def _cost(segments: Sequence[Segment]) -> CostSum | None:
-    """From what the recorder's counters grew by, segment by segment: they start anew with it."""
+    """Summed over segments from the recorder's counters, which start at zero with each recorder."""
     columns = ("read_mono_s", *RecorderCost.__slots__)
     spent_ms = kernel_ms = watched_s = 0.0
     kernel_known = False

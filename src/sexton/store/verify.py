@@ -1,13 +1,13 @@
-"""Verifies a recording: reads every byte and reports what is not as it was written.
+"""Verifies a recording: reads every byte and reports what differs from what was written.
 
-Whole is not enough: every table is decoded and looked at as its readers would, so that one whose
-bytes are vouched for and make no sense is reported too.
+A valid checksum is not enough: every table is decoded and checked as its readers would, so that a
+file with a checksum and invalid content is reported too.
 
 Three kinds of problem. *Damaged*: a file is not what was sealed or flushed, or is missing.
-*Foreign*: something that no recorder put there; readers skip it. *Torn*: a recorder was
-killed while it wrote; at most its last flush is lost, and that is how a recording is meant to
-end, so it is reported but is no error. Counters that go backwards are no error either: they are
-raw, and kernels reset them.
+*Foreign*: something that no recorder wrote; readers skip it. *Torn*: a recorder was killed while it
+wrote; at most its last flush is lost. That is how a recording is expected to end, so it is reported
+but not an error. Counters that go backwards are not an error either: they are raw, and kernels
+reset them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,16 @@ import pyarrow.parquet as pq
 from sexton.errors import StoreError
 from sexton.model.text import count, printable, seconds
 from sexton.store.annex import is_annex
-from sexton.store.journal import ARROWS, JOURNAL, MOST_JOURNAL, READING, ROWS, recover, whole_lines
+from sexton.store.journal import (
+    ARROWS,
+    JOURNAL,
+    MOST_JOURNAL,
+    READING,
+    ROWS,
+    flushes_after,
+    recover,
+    whole_lines,
+)
 from sexton.store.layout import (
     ASIDE,
     DIRECTORIES,
@@ -37,6 +46,7 @@ from sexton.store.layout import (
     parse_name,
     read_manifest,
     read_plain,
+    require_recording,
 )
 from sexton.store.pins import pins_in
 from sexton.store.runs import runs_of
@@ -54,7 +64,7 @@ Tick = Callable[[int, int], None]
 
 
 class Trouble(NamedTuple):
-    """What is wrong with one place: `kind` is "damaged", "foreign" or "torn"."""
+    """A problem with one file or directory: `kind` is "damaged", "foreign" or "torn"."""
 
     kind: str
     place: str
@@ -63,7 +73,7 @@ class Trouble(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """What was read, and what was found. `whole` is false where something is damaged or foreign."""
+    """What was read, and the problems. `whole` is false if anything is damaged or foreign."""
 
     segments: int = 0
     files: int = 0
@@ -81,11 +91,8 @@ class Verified:
 
 
 def verify(directory: Path, tick: Tick | None = None) -> Verified:
-    """Read all of it; `StoreError` where it is no recording at all."""
-    if not directory.is_dir():
-        raise StoreError(f"{directory}: no such directory")
-    if not (directory / "segments").is_dir() and not (directory / "open").is_dir():
-        raise StoreError(f"{directory}: not a recording: it has neither segments/ nor open/")
+    """Read all of it; `StoreError` if it is not a recording."""
+    require_recording(directory)
     found = Verified(recording_now=is_locked(directory))
     for entry in _entries(directory, found):
         expected = (
@@ -96,16 +103,12 @@ def verify(directory: Path, tick: Tick | None = None) -> Verified:
         if not expected:
             _unexpected(found, entry.name, entry.name)
     sealed = _segments(directory, "segments", found)
-    opened = _segments(directory, "open", found)
-    total = len(sealed) + len(opened)
-    for number, path in enumerate(sealed):
+    segments = [*sealed, *_segments(directory, "open", found)]
+    for number, path in enumerate(segments):
         if tick is not None:
-            tick(number, total)
-        _sealed(path, found)
-    for number, path in enumerate(opened):
-        if tick is not None:
-            tick(len(sealed) + number, total)
-        _opened(path, found)
+            tick(number, len(segments))
+        check = _sealed if number < len(sealed) else _opened
+        check(path, found)
     _beside(directory, found)
     return found
 
@@ -140,21 +143,21 @@ def _segments(directory: Path, place: str, found: Verified) -> list[Path]:
 
 def _sealed(path: Path, found: Verified) -> None:
     found.segments += 1
-    for entry in _vouched(path, f"segments/{path.name}", "segment", found):
+    for entry in _check_sealed(path, f"segments/{path.name}", "segment", found):
         place = f"segments/{path.name}/{entry.name}"
         if not is_annex(entry.name) or not entry.is_dir(follow_symlinks=False):
             _unexpected(found, entry.name, place)
             continue
-        for foreign in _vouched(Path(entry.path), place, "annex", found):
+        for foreign in _check_sealed(Path(entry.path), place, "annex", found):
             _unexpected(found, foreign.name, f"{place}/{foreign.name}")
 
 
-def _vouched(path: Path, place: str, kind: str, found: Verified) -> list[os.DirEntry[str]]:
-    """Check what a manifest vouches for; what else lies beside it."""
+def _check_sealed(path: Path, place: str, kind: str, found: Verified) -> list[os.DirEntry[str]]:
+    """Check what a manifest covers; returns the other entries of its directory."""
     listing = {entry.name: entry for entry in _entries(path, found)}
     plain = listing.pop(MANIFEST, None)
     if plain is None or not plain.is_file(follow_symlinks=False):
-        if path.exists():  # else retention took it just now
+        if path.exists():  # else retention has just deleted it
             found.add(DAMAGED, place, f"{MANIFEST} is missing")
         return []
     try:
@@ -186,7 +189,7 @@ def _vouched(path: Path, place: str, kind: str, found: Verified) -> list[os.DirE
 
 
 def _read_through(path: Path, name: str, manifest: Mapping[str, Any]) -> int:
-    """Decode all of a table, a row group at a time; how many rows it has."""
+    """Decode a whole table, one row group at a time; returns the number of rows."""
     source = open_table(path, name, manifest)
     if source is None:
         return 0
@@ -197,7 +200,7 @@ def _read_through(path: Path, name: str, manifest: Mapping[str, Any]) -> int:
         if name == READING:
             check_times(content)
         if listed is not None and not listed[group].agrees(runs_of(content, keys)):
-            raise StoreError("the list of its runs is not what its columns say")
+            raise StoreError("its list of runs differs from its columns")
     return source.rows
 
 
@@ -211,7 +214,7 @@ def _opened(path: Path, found: Verified) -> None:
             del listing[name]
             _unexpected(found, name, f"{place}/{name}")
     if JOURNAL not in listing:
-        if path.exists():  # else it was sealed just now
+        if path.exists():  # else it has just been sealed
             found.add(DAMAGED, place, f"{JOURNAL} is missing: nothing in it counts")
         return
     try:
@@ -219,7 +222,7 @@ def _opened(path: Path, found: Verified) -> None:
         recovered = recover(path)
     except (OSError, StoreError) as error:
         if path.exists():
-            kind = TORN if _stillborn(path) else DAMAGED
+            kind = TORN if _has_no_header(path) else DAMAGED
             found.add(kind, place, _without(str(error), path.name))
         return
     lines, length = whole_lines(content)
@@ -234,7 +237,7 @@ def _opened(path: Path, found: Verified) -> None:
 
 
 def _behind(listing: dict[str, os.DirEntry[str]], ends: dict[str, int]) -> int:
-    """Bytes in the streams that the journal does not vouch for."""
+    """Bytes of the tables' files that the journal does not cover."""
     behind = 0
     for name, entry in listing.items():
         if name != JOURNAL:
@@ -251,10 +254,8 @@ def _table_of(file: str) -> str:
 
 
 def _tail(found: Verified, place: str, left: bytes, behind: int) -> None:
-    """What is behind the journal's last whole line."""
-    later = left.partition(b"\n")[2]
-    if later and whole_lines(later)[0]:
-        lost = sum(1 for line in later.split(b"\n") if whole_lines(line)[0])
+    """Report what follows the journal's last valid line."""
+    if lost := flushes_after(left):
         span = seconds(lost * FLUSH_S)
         detail = f"a line is damaged; {count(lost, 'flush', 'flushes')} after it lost (some {span})"
         found.add(DAMAGED, f"{place}/{JOURNAL}", detail)
@@ -263,8 +264,8 @@ def _tail(found: Verified, place: str, left: bytes, behind: int) -> None:
         found.add(TORN, place, detail)
 
 
-def _stillborn(path: Path) -> bool:
-    """Was the recorder ended before it had written the segment's first line?"""
+def _has_no_header(path: Path) -> bool:
+    """Whether the recorder ended before it had written the journal's first line."""
     try:
         return b"\n" not in read_plain(path / JOURNAL, MOST_JOURNAL)
     except OSError:
@@ -279,7 +280,7 @@ def _beside(directory: Path, found: Verified) -> None:
         ("marks", _json),
         ("rings", _ring),
         ("stacks", _stacks),
-        ("symbols", _any),
+        ("symbols", None),  # a cache: its readers check it
     ):
         for entry in _entries(directory / place, found):
             if entry.name.startswith("."):
@@ -289,7 +290,7 @@ def _beside(directory: Path, found: Verified) -> None:
                 continue
             found.files += 1
             found.bytes += entry.stat().st_size
-            for kind, detail in check(entry):
+            for kind, detail in check(entry) if check is not None else ():
                 found.add(kind, f"{place}/{entry.name}", detail)
     for name in ("status.json", "shipped.json"):
         try:
@@ -302,18 +303,13 @@ def _beside(directory: Path, found: Verified) -> None:
             found.add(DAMAGED, name, "cannot be read as JSON")
 
 
-def _any(_: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
-    """A cache: its readers check it."""
-    yield from ()
-
-
 def _json(entry: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
     if not entry.name.endswith(".json"):
         yield FOREIGN, "not a mark; readers skip it"
         return
     try:
         json.loads(read_plain(Path(entry.path), _MOST_JSON))
-    except FileNotFoundError:  # the recorder took it in
+    except FileNotFoundError:  # the recorder has read it
         return
     except (OSError, ValueError, RecursionError):
         yield DAMAGED, "cannot be read as JSON"
@@ -350,5 +346,5 @@ def _stacks(entry: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
 
 
 def _without(text: str, prefix: str) -> str:
-    """The detail without the place, which is printed already."""
+    """The detail without its place, which is printed before it."""
     return text.removeprefix(f"{prefix}: ")

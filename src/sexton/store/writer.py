@@ -1,12 +1,12 @@
 """The writing side of a recording: a thread between the sampler and the disk.
 
-The sampler must not wait for a disk, which may be full, read-only, or asleep. So readings are
-handed over every few seconds and written by a separate thread; what cannot be written waits in
-memory, bounded, and is written later. Dropped rows are counted and reported.
+The sampler must not wait for a disk, which may be full, read-only, or hung. So readings are handed
+over every few seconds and written by a separate thread; what cannot be written waits in memory,
+bounded, and is written later. Dropped rows are counted and reported.
 
-Per segment: flushes go to the open segment; when it is full it is sealed, then retention looks
-after age and bytes. When the disk is full the oldest unpinned segment makes room for the newest
-minutes, one per attempt: a flight recorder's last minutes are worth more than its first.
+Flushes go to the open segment; when its time is over it is sealed, and retention deletes what is
+too old or too much. When the disk is full the oldest unpinned segment is deleted, one per attempt:
+a flight recorder's last minutes are worth more than its first.
 """
 
 from __future__ import annotations
@@ -22,33 +22,37 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sexton import __version__
+from sexton.errors import StoreError
 from sexton.model.row import Row
-from sexton.model.window import Batch, SourceState
+from sexton.model.window import Batch, SourceState, Window
 from sexton.store.journal import OpenSegment
-from sexton.store.layout import segment_name, segments_in
-from sexton.store.retention import Keeper, Limits
-from sexton.store.sealer import HereSealer, Outcome, Sealer
+from sexton.store.layout import prepare, segment_name, segments_in
+from sexton.store.retention import Limits, Retention
+from sexton.store.sealer import InProcessSealer, Outcome, Sealer
 
 #: Starting the sealing process costs as much as sealing some minutes.
 SEGMENT_S = 600.0
-#: What may wait in memory for a disk that refuses, as rows not yet encoded and as bytes that are.
+#: What may wait in memory for a failing disk: rows not encoded yet, and encoded bytes.
 MOST_WAITING_ROWS = 200_000
 MOST_WAITING_BYTES = 16 << 20
 _PATIENCE_S = 20.0
+#: For a recording that is read back within seconds.
+_UNLIMITED = Limits(age_s=10 * 365 * 86400.0, most_bytes=1 << 40)
 
 Pending = Mapping[type[Row], Sequence[Batch[Any]]]
 
 
 @dataclass(slots=True)
 class Written:
-    """What became of the readings so far; `problem` is why the last attempt failed."""
+    """Totals so far; `problem` is why the last attempt failed, empty if it did not."""
 
     bytes: int = 0
     segments: int = 0
     lost_rows: int = 0
     refused_rows: int = 0
     problem: str = ""
-    #: Given up by the recorder's own thread, since the writer's did not come back from the disk.
+    #: Dropped by the recorder's own thread, because the writer's was blocked by the disk.
     dropped_rows: int = 0
     notes: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=1000))
 
@@ -66,7 +70,7 @@ class _Flush:
 
 
 class Writer:
-    """Takes readings from one thread and puts them on disk from another."""
+    """Takes readings from one thread and writes them to disk from another."""
 
     def __init__(
         self,
@@ -80,18 +84,19 @@ class Writer:
         self.written = Written()
         self._header = dict(header)
         self._segment_s = segment_s
-        self._keeper = Keeper(directory, limits)
-        self._sealer: Sealer = HereSealer(directory) if sealer is None else sealer
+        self._retention = Retention(directory, limits)
+        self._sealer: Sealer = InProcessSealer(directory) if sealer is None else sealer
         self._boot_id = str(header.get("boot_id", ""))
         self._pending: dict[type[Row], list[Batch[Any]]] = defaultdict(list)
         self._flushes: queue.SimpleQueue[_Flush] = queue.SimpleQueue()
         self._backlog: deque[_Flush] = deque()
         self._open: OpenSegment | None = None
         self._opened_s = 0.0
-        self._told_refused = 0
-        #: Rows handed over and taken so far: each is counted by one thread alone.
+        self._noted_refused = 0
+        #: Rows handed over and taken so far: each counter is written by one thread only.
         self._handed = self._taken = 0
-        self._sequence = max((sequences.last for sequences in self._existing()), default=0)
+        existing = [*segments_in(directory / "open"), *segments_in(directory / "segments")]
+        self._sequence = max((name.last for name in existing), default=0)
         self._thread = threading.Thread(target=self._loop, name="sexton-writer", daemon=True)
         self._thread.start()
 
@@ -104,19 +109,16 @@ class Writer:
         self._hand_over(states, last=False)
 
     def close(self, states: Sequence[SourceState]) -> bool:
-        """Hand over the rest, seal, and wait for that; false where the disk did not let us."""
+        """Hand over the rest, seal, and wait for that; false if the disk refused."""
         self._hand_over(states, last=True)
         self._thread.join(_PATIENCE_S)
         return not self._thread.is_alive() and not self.written.problem
 
     @property
     def held_bytes(self) -> int:
-        """What the recording takes on disk, as last looked at."""
-        opened = self._open  # the writer's thread may seal it between two looks
-        return self._keeper.bytes + (opened.bytes if opened is not None else 0)
-
-    def _existing(self) -> list[Any]:
-        return [*segments_in(self.directory / "open"), *segments_in(self.directory / "segments")]
+        """Size of the recording on disk, as last counted."""
+        opened = self._open  # the writer's thread may close it meanwhile
+        return self._retention.bytes + (opened.bytes if opened is not None else 0)
 
     def _hand_over(self, states: Sequence[SourceState], last: bool) -> None:
         pending, self._pending = self._pending, defaultdict(list)
@@ -163,14 +165,16 @@ class Writer:
     def _work(self, now: _Flush) -> None:
         self._note_sealed(self._sealer.done(), now)
         if self._open is not None and now.moment[0] - self._opened_s >= self._segment_s:
-            self._seal(now)
+            self._close_open(now)
+            self._sealer.start(self._sequence)
+            self._note_sealed(self._sealer.done(), now)
         while self._backlog:
             flush = self._backlog[0]
             if self._open is None:
                 self._start(flush)
             assert self._open is not None
             before = self._open.bytes
-            # Past this line the rows are with the open segment, whether or not the disk took them.
+            # From here on the open segment has the rows, whether or not the disk accepts them.
             self._backlog.popleft()
             self._refused_rows(self._open.flush(flush.pending, flush.states))
             self.written.bytes += self._open.bytes - before
@@ -179,9 +183,9 @@ class Writer:
         """Values that fit no column, from a malformed source: noted the first time and at each
         doubling, since it may happen every second."""
         self.written.refused_rows += rows
-        if self.written.refused_rows >= max(1, 2 * self._told_refused):
-            self._told_refused = self.written.refused_rows
-            words = f"{self._told_refused:,} rows so far had values that do not fit their columns"
+        if self.written.refused_rows >= max(1, 2 * self._noted_refused):
+            self._noted_refused = self.written.refused_rows
+            words = f"{self._noted_refused:,} rows so far had values that do not fit their columns"
             self.written.notes.append(("lost", words))
 
     def _start(self, flush: _Flush) -> None:
@@ -191,11 +195,6 @@ class Writer:
         self._sequence = name.sequence
         self._opened_s = flush.moment[0]
 
-    def _seal(self, now: _Flush) -> None:
-        self._close_open(now)
-        self._sealer.start(self._sequence)
-        self._note_sealed(self._sealer.done(), now)
-
     def _close_open(self, now: _Flush) -> None:
         assert self._open is not None
         if self._open.waiting_bytes:
@@ -204,7 +203,7 @@ class Writer:
         opened.close()
 
     def _note_sealed(self, outcomes: Sequence[Outcome], now: _Flush) -> None:
-        """Take in what the sealer did; `OSError` where a segment could not be sealed."""
+        """Count what the sealer did; `OSError` if a segment could not be sealed."""
         for outcome in outcomes:
             self.written.segments += outcome.sealed
             self.written.bytes += outcome.bytes
@@ -218,17 +217,17 @@ class Writer:
 
     def _tidy(self, now: _Flush) -> None:
         open_bytes = self._open.bytes if self._open is not None else 0
-        for words in self._keeper.tidy(now.moment, self._boot_id, open_bytes):
+        for words in self._retention.tidy(now.moment, self._boot_id, open_bytes):
             self.written.notes.append(("disk", words))
 
     def _refused(self, error: OSError, now: _Flush) -> None:
-        """The disk said no. Make room where that can help, and bound what waits."""
+        """The disk refused: make room if it is full, and bound what waits in memory."""
         words = error.strerror or str(error)
         if words != self.written.problem:
             self.written.notes.append(("disk", f"cannot write: {words}"))
         self.written.problem = words
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            gone = self._keeper.drop_oldest()
+            gone = self._retention.drop_oldest()
             if gone:
                 self.written.notes.append(("disk", f"{words}: deleted {gone} to make room"))
             with contextlib.suppress(OSError):
@@ -242,7 +241,7 @@ class Writer:
             self._lost(self._open.drop_waiting())
 
     def _broken(self, error: Exception) -> None:
-        """A bug of ours, or of Arrow's: this flush is lost, the next one has a segment anew."""
+        """A bug of ours or Arrow's: this flush is lost, the next one starts a new segment."""
         rows = sum(flush.rows for flush in self._backlog)
         self._backlog.clear()
         self.written.problem = _first_line(error)
@@ -260,7 +259,7 @@ class Writer:
 
     def _end(self, now: _Flush) -> None:
         try:
-            if self._backlog:  # refused a moment ago: there may be room now, and no later time
+            if self._backlog:  # refused a moment ago: there may be room now
                 self._work(now)
                 self.written.problem = ""
             if self._open is not None:
@@ -278,3 +277,25 @@ class Writer:
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".split("\n")[0]
+
+
+def write_window(window: Window, directory: Path) -> None:
+    """Write a window as a recording of one segment into `directory`, which must be empty or not
+    exist. Rows that fit no column are left out, as the recorder leaves them out."""
+    from sexton.store.schema import tables  # Arrow, which the recorder must not load
+
+    prepare(directory)
+    node = window.node
+    header = {
+        "boot_id": (node.boot_id if node is not None else None) or "",
+        "host": node.hostname if node is not None else "",
+        "sexton": __version__,
+        "providers": {},
+        "periods": {},
+    }
+    writer = Writer(directory, header, _UNLIMITED)
+    for kind in tables().values():
+        for batch in window.batches(kind) or ():
+            writer.append(kind, batch)
+    if not writer.close(tuple(window.states.values())):
+        raise StoreError(f"{directory}: {writer.written.problem or 'the disk did not answer'}")

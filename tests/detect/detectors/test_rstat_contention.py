@@ -6,7 +6,7 @@ import pytest
 
 from sexton.detect.detectors.cgroups.rstat_contention import detect
 from sexton.model.finding import Severity, Verdict
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from tests.support.memory import FLUSH, SPIN, Machine, sample
 from tests.support.windows import EPOCH, make_window
 

@@ -9,9 +9,15 @@ import pytest
 from sexton.detect.detectors.network.starved_napi import PROBE, detect
 from sexton.model.finding import Severity, Verdict
 from sexton.model.row import Row
-from sexton.model.rows.cpu import CoreTimes, Interrupt, SoftirqCount, SoftnetCpu
+from sexton.model.rows.cpu import (
+    CoreTimes,
+    Interrupt,
+    ProbeCost,
+    SoftirqCount,
+    SoftirqWait,
+    SoftnetCpu,
+)
 from sexton.model.rows.net import NetDevice, Nic, NicCounter, NicQueue
-from sexton.model.rows.softirq import ProbeCost, SoftirqWait
 from sexton.model.window import Window
 from tests.support.log import NOT_CALLED, PAUSED, RESET, events, log
 from tests.support.windows import EPOCH, make_window

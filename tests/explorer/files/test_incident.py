@@ -27,8 +27,8 @@ from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.lane import COLUMNS, Strip
 from sexton.replay.span import everything
 from sexton.replay.window import window
-from sexton.replay.window_recording import keep
 from sexton.store.recording import Recording
+from sexton.store.writer import write_window
 from tests.support.cli import sexton
 
 #: What a ticket accepts.
@@ -358,7 +358,7 @@ def test_the_held_cores_samples_are_in_it_in_the_order_of_time(made: str):
 def test_a_window_that_was_only_watched_is_drawn_too(tmp_path: Path):
     found = Recording(WHOLE)
     seen = window(found, everything(found)).window
-    keep(seen, tmp_path / "kept")
+    write_window(seen, tmp_path / "kept")
     view = View.open(tmp_path / "kept")
     view.warm()
     real = View.open(WHOLE)

@@ -14,7 +14,7 @@ from sexton.explorer.tiles.view import View
 from sexton.model.lane import COLUMNS, TOP
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupEvent
-from sexton.model.rows.softirq import ProbeCost
+from sexton.model.rows.cpu import ProbeCost
 from sexton.model.text import printable
 from tests.support.recordings import batches_of, scratch, write_sealed
 

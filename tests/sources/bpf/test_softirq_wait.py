@@ -23,7 +23,7 @@ from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
 from sexton.host.host import Host, open_host
 from sexton.host.reader import LiveFiles
 from sexton.model.row import Row
-from sexton.model.rows.softirq import ProbeCost, SoftirqWait
+from sexton.model.rows.cpu import ProbeCost, SoftirqWait
 from sexton.sources.bpf import syscalls
 from sexton.sources.bpf.program import BUCKETS, VALUE_BYTES, read_tally
 from sexton.sources.bpf.softirq_wait import (

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from sexton.errors import SourceError
 from sexton.host.host import open_host
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.profile.perf import kallsyms
 from sexton.profile.perf.raw import KernelFacts, KernelSymbol
-from sexton.record.sampler import Sampler, default_sources
+from sexton.record.sampler import Sampler
 from sexton.sources.perf.stacks import MOST_FRAMES, counted
+from sexton.sources.registry import enabled_sources
 from tests.support.captures import Sample, raw_of
 from tests.support.fixtures import kernel_text
 from tests.support.tools import need
@@ -92,8 +93,8 @@ def test_junk_is_rows_or_an_error_and_never_a_crash(cut, junk):
 
 
 def test_perf_is_not_started_unless_asked_for():
-    assert all(source.id != "perf.stacks" for source in default_sources())
-    assert any(source.id == "perf.stacks" for source in default_sources("--stacks"))
+    assert all(source.id != "perf.stacks" for source in enabled_sources())
+    assert any(source.id == "perf.stacks" for source in enabled_sources("--stacks"))
 
 
 @pytest.mark.root
@@ -105,7 +106,7 @@ def test_a_live_capture_catches_a_task_in_the_kernel_and_leaves_nothing_behind(
     monkeypatch.setattr("tempfile.tempdir", None)
     burner = subprocess.Popen(["dd", "if=/dev/zero", "of=/dev/null", "bs=4k"], stderr=-3)
     try:
-        chosen = [source for source in default_sources("--stacks") if source.id == "perf.stacks"]
+        chosen = [source for source in enabled_sources("--stacks") if source.id == "perf.stacks"]
         with Sampler(open_host(), chosen) as sampler:
             window = sampler.run(3.0)
     finally:

@@ -175,10 +175,10 @@ def _charts(
         return None, ("No charts: they need pyarrow, pip install 'sexton[recorder]'.",)
     if window is None:
         return _charts_of(Path(args.recording), diagnosis)
-    from sexton.replay.window_recording import keep
+    from sexton.store.writer import write_window
 
     with tempfile.TemporaryDirectory(prefix="sexton-html-") as place:
-        keep(window, Path(place, "recording"))
+        write_window(window, Path(place, "recording"))
         return _charts_of(Path(place, "recording"), diagnosis)
 
 

@@ -26,11 +26,11 @@ def run(args: argparse.Namespace) -> int:
     from sexton.model.rows.unit import ServiceManager
     from sexton.model.text import printable
     from sexton.model.window import SourceState
-    from sexton.record.sampler import Sampler, default_sources
+    from sexton.record.sampler import Sampler
     from sexton.reports.text.sources import SourceLine, in_words, sources_json, sources_text
-    from sexton.sources.registry import all_sources
+    from sexton.sources.registry import all_sources, enabled_sources
 
-    with Sampler(open_host(args.root), default_sources()) as sampler:
+    with Sampler(open_host(args.root), enabled_sources()) as sampler:
         window = sampler.run(0)
     states = dict(window.states)
     for manager in window.latest(ServiceManager) or ():

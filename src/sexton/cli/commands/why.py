@@ -127,14 +127,15 @@ def _look_up(args: argparse.Namespace, query: str) -> None:
         names_of,
     )
     from sexton.host.host import open_host
-    from sexton.record.sampler import Sampler, default_sources
+    from sexton.record.sampler import Sampler
+    from sexton.sources.registry import enabled_sources
 
     if may_appear(query, args.stacks):
         return
     for tables in (QUICK_TABLES, NAME_TABLES):
         sources = [
             source
-            for source in default_sources()
+            for source in enabled_sources()
             if tables.intersection(source.rows) and not source.id.startswith("tracefs.")
         ]
         with Sampler(open_host(args.root), sources) as sampler:
@@ -207,7 +208,7 @@ def _next(why: Why, place: str, window: Window) -> Iterator[str]:
     import shlex
 
     from sexton.explain.moments import clock, day
-    from sexton.model.rows.stack import StackCount
+    from sexton.model.rows.trace import StackCount
 
     if not why.occasions.moments or not place.isprintable() or len(place) > 200:
         return

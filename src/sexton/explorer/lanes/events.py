@@ -27,9 +27,8 @@ from sexton.model.rows.net import Nic
 from sexton.model.rows.recorder import Alarm, Mark, RecorderNote
 from sexton.model.rows.unit import RestartMark
 from sexton.model.text import printable, shorten
-from sexton.replay.span_reader import grouped
 from sexton.store.arrays import numbers, values
-from sexton.store.schema import MONO, rows_of, texts_of
+from sexton.store.schema import MONO, grouped, rows_of, texts_of
 
 #: Rows of one table; a flooded log adds nothing after these.
 MOST = 50_000

@@ -12,7 +12,7 @@ from sexton.explorer.tiles.build import Metrics, Taken
 from sexton.explorer.tiles.lines import Line, Lines
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.registry import lane
-from sexton.model.rows.softirq import SoftirqWait
+from sexton.model.rows.cpu import SoftirqWait
 from sexton.series.catalogue import PROBE_WATCHED, SOFTIRQ_LONGEST, SOFTIRQ_PENDING, SOFTIRQ_WAITS
 
 _VECTORS = ("NET_RX", "NET_TX")

@@ -23,7 +23,7 @@ from sexton.explorer.tiles.build import Clock, Part
 from sexton.explorer.tiles.registry import Builder, Declared
 from sexton.model.text import printable
 from sexton.replay.segment_reader import SegmentReader
-from sexton.store.journal import JOURNAL, Unborn
+from sexton.store.journal import JOURNAL, EmptySegment
 from sexton.store.layout import current, is_locked, parse_name
 from sexton.store.recording import Recording, Segment
 
@@ -108,7 +108,7 @@ def _opened(path: Path, problems: list[str]) -> Segment | None:
         return None
     try:
         return Segment(path, name, [])
-    except Unborn:
+    except EmptySegment:
         return None
     except StoreError as error:
         problem = printable(str(error))

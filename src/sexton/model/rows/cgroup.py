@@ -1,4 +1,4 @@
-"""Control groups: live ones, dying ones, and who left them."""
+"""Control groups: live and dying ones, their limits, and what they used."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ class CgroupCensus(Row):
 
     `hierarchy`: "v1", "v2" or "hybrid" as the node is set up; `version` is where memory lives
     (1 or 2). `scope` is "node" only where both sides of the count saw the same tree, else
-    "subtree". `total`, `live` and `dying` are `None` where they cannot be known; then `reason`
-    says why in readable words.
+    "subtree". `total`, `live` and `dying` are `None` if unknown; then `reason` says why.
     """
 
     hierarchy: str
@@ -103,7 +102,7 @@ class CgroupThrottle(Row):
 @row
 class CgroupCpu(Row):
     """CPU time one cgroup and all below it used; `waited_us` is the time in which one of its tasks
-    waited for a core (`cpu.pressure`, v2), `None` where the kernel does not report it."""
+    waited for a core (`cpu.pressure`, v2), `None` if the kernel does not report it."""
 
     entity = ("path",)
 
@@ -131,7 +130,7 @@ class CgroupMemory(Row):
 
 @row
 class CgroupResidual(Row):
-    """Bytes that the dead children of a live directory still hold."""
+    """Memory still charged to removed children of a live directory."""
 
     entity = ("path",)
 
@@ -142,9 +141,9 @@ class CgroupResidual(Row):
 
 @row
 class CgroupEvent(Row):
-    """A birth ("mkdir"), a death ("rmdir") or a release, from tracefs.
+    """A creation ("mkdir"), a removal ("rmdir") or a release, from tracefs.
 
-    `cgroup_id` is what joins the three; paths repeat. `mono_ns` is the kernel's CLOCK_MONOTONIC.
+    `cgroup_id` joins the three; paths repeat. `mono_ns` is the kernel's CLOCK_MONOTONIC.
     """
 
     kind: str
@@ -162,7 +161,7 @@ class CgroupEventGap(Row):
 
 @row
 class OfflineMemcg(Row):
-    """A dying memcg named by `lru_gen`; `path` is the one it had when it lived."""
+    """A dying memcg named by `lru_gen`; `path` is from before its removal."""
 
     path: str
 
@@ -172,8 +171,8 @@ class WalkCost(Row):
     """What reading a walking file costs, measured on a small subtree and extrapolated.
 
     `measured_s` is the time one read of `path` took for `memcgs` memory cgroups; `estimate_s` is
-    what the same file at the root is expected to take; `root_s` is what it did take, `None`
-    where it was skipped (`note` says why).
+    what the same file at the root is expected to take; `root_s` is what it did take, `None` if it
+    was skipped (`note` says why).
     """
 
     file: str

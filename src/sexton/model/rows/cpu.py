@@ -1,4 +1,4 @@
-"""What the cores do."""
+"""Cores: their time, softirqs, run queues and interrupts."""
 
 from __future__ import annotations
 
@@ -89,10 +89,60 @@ class Interrupt(Row):
 
 @row
 class IrqAffinity(Row):
-    """Which cores an interrupt may fire on, and on which it really does where that is known."""
+    """Which cores an interrupt may fire on, and on which it does, if known."""
 
     entity = ("irq",)
 
     irq: int
     allowed: tuple[int, ...]
     effective: tuple[int, ...] | None
+
+
+@row
+class SoftirqWait(Row):
+    """Waits of one softirq vector ("NET_RX", "NET_TX") on one core, from raise to entry.
+
+    `waits`, `raises`, `total_us` and `buckets` count from when the probe was loaded; several raises
+    before one entry are one wait, measured from the oldest. `buckets[0]` holds waits below 1 us,
+    `buckets[n]` those from 2**(n-1) us to below 2**n us and `buckets[25]` all from 16.8 s up;
+    empty buckets at the end are left out. `longest_us` is the longest wait that *ended* since the
+    reading before, `None` if none did; `pending_us` is how long the oldest raise that was not yet
+    entered has been waiting at the moment of reading, `None` if nothing is waiting.
+    """
+
+    entity = ("cpu", "vector")
+
+    cpu: int
+    vector: str
+    raises: int
+    waits: int
+    total_us: int
+    longest_us: int | None
+    pending_us: int | None
+    buckets: tuple[int, ...]
+
+
+@row
+class ProbeCost(Row):
+    """The state of the softirq probe, and its cost inside the kernel.
+
+    `mode` is "on", "1 s in 10" or "off"; `watched`: it measured in the time up to this reading;
+    `why` is the reason for a mode other than "on". The rest is about the last sampled second,
+    `None` before the first: `run_ns` is the time in our programs on all cores, `runs` their number
+    of calls, `sampled_s` the length of that second; `worst_core` and `worst_core_percent` are the
+    core with the highest cost and its share of time, averaged over the seconds in which the probe
+    is paused. `method` is "run_time_ns" if the kernel measured it, else "estimate". `spent_ms` is
+    the total since the probe was loaded, extrapolated from the sampled seconds. Both include the
+    cost of calling the programs, which `run_ns` leaves out.
+    """
+
+    mode: str
+    watched: bool
+    why: str
+    method: str
+    run_ns: int | None
+    runs: int | None
+    sampled_s: float | None
+    worst_core: int | None
+    worst_core_percent: float | None
+    spent_ms: float | None

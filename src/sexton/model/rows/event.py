@@ -1,4 +1,4 @@
-"""What the kernel said in its log."""
+"""Lines of the kernel log and of the journal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FLAGGED = "flagged"
 
 @row
 class KernelEvent(Row):
-    """One kernel log line that the pattern catalogue knows.
+    """One kernel log line that matched the pattern catalogue.
 
     `pattern` is the catalogue's id; `family` groups patterns for detectors ("nic_reset",
     "nic_starved", "soft_lockup", …). `fields` are the parsed values: `queue`, `cpu`, `nic`,
     `napi_us`, … as int or str. `mono_us` is microseconds since boot, `wall_s` UNIX time; either
-    may be unknown. Lines older than the window are kept: they are the node's memory.
+    may be unknown. Lines older than the window are kept.
     """
 
     pattern: str
@@ -31,7 +31,7 @@ class KernelEvent(Row):
 
 @row
 class KernelLog(Row):
-    """How much of the log was seen: lines read, the oldest one's time, and records lost."""
+    """How much of the log was read: lines, the time of the oldest one, and records lost."""
 
     lines: int
     oldest_mono_us: int | None
@@ -41,10 +41,10 @@ class KernelLog(Row):
 
 @row
 class ServiceEvent(Row):
-    """One journal line of a service that the pattern catalogue knows (login sessions refused).
+    """One journal line of a service that matched the pattern catalogue (login sessions refused).
 
-    Apart from `KernelEvent`, so that a journal that was read never stands for a kernel log that
-    was not. `speaker` is the line's syslog identifier.
+    Separate from `KernelEvent`, so that a readable journal does not hide an unreadable kernel log.
+    `speaker` is the line's syslog identifier.
     """
 
     pattern: str

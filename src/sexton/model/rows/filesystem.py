@@ -12,8 +12,8 @@ class Filesystem(Row):
     `device` is the kernel's name of its disk ("sda1", "dm-0"), "" for a tmpfs. `read_only` is the
     state of the filesystem itself, `mount_read_only` whether every mount of it is read-only: the
     two differ after the kernel has stopped writing because of an error. `available_bytes` is what
-    is left for all users, `free_bytes` includes what only root may use. Sizes are `None` where
-    they were not read; with `hung` the question was not answered in time.
+    is left for all users, `free_bytes` includes what only root may use. Sizes are `None` if they
+    were not read; `hung`: the call did not return in time.
     """
 
     entity = ("mount_point",)

@@ -22,7 +22,7 @@ class MemoryModule(Row):
 
 @row
 class Gpu(Row):
-    """A GPU that has a driver; `model` is `None` where the driver does not say."""
+    """A GPU that has a driver; `model` is `None` if the driver does not report it."""
 
     entity = ("bus",)
 
@@ -33,8 +33,8 @@ class Gpu(Row):
 
 @row
 class CoreThrottle(Row):
-    """How often a core and its package were slowed down because of heat, since boot; the times
-    are what the kernel added up, `None` before 5.6."""
+    """How often a core and its package were throttled because of heat, since boot; the times are
+    the kernel's totals, `None` before 5.6."""
 
     entity = ("cpu",)
 

@@ -1,4 +1,4 @@
-"""What the network says of itself."""
+"""Network interfaces, queues, TCP and connection tracking."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from sexton.model.row import Row, row
 class TcpCounters(Row):
     """TCP's own view of loss (`/proc/net/snmp` and `/proc/net/netstat`), since boot.
 
-    `out_segments` does not count retransmits; `retransmitted_segments` counts that, the
-    `syn_retransmits` of connections that were never made among it.
+    `out_segments` does not count retransmits; `retransmitted_segments` does, including the
+    `syn_retransmits` of connections that were never established.
     """
 
     in_segments: int
@@ -25,7 +25,7 @@ class TcpCounters(Row):
     syn_retransmits: int | None = None
 
 
-#: What the source says where the kernel keeps no table of connections: nothing could be full.
+#: The source's message if the kernel does not track connections, so that no table can be full.
 NOT_TRACKING = "connections are not tracked: nf_conntrack is not loaded"
 
 
@@ -64,10 +64,9 @@ class NetDevice(Row):
 
 @row
 class Nic(Row):
-    """One network interface and what stands behind it.
+    """One network interface and its device.
 
-    `physical` is true where a bus device backs it (a virtio or ENA function counts; veth, bridge
-    and lo do not).
+    `physical`: a bus device backs it (a virtio or ENA function counts; veth, bridge and lo do not).
     """
 
     entity = ("name",)
@@ -97,7 +96,7 @@ class NicQueue(Row):
     """Queue → interrupt → cores, joined through the device's own interrupts.
 
     `direction` is "rx", "tx" or "rxtx"; `queue` is `None` for interrupts that serve no queue.
-    `cpus` is the effective affinity where the kernel has it, else the allowed one.
+    `cpus` is the effective affinity if the kernel reports it, else the allowed one.
     """
 
     entity = ("nic", "irq")

@@ -1,4 +1,4 @@
-"""Which node this is, without asking the network."""
+"""Which node this is, from local files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from sexton.model.row import Row, row
 
 @row
 class Node(Row):
-    """Identity of the node a window was taken on. `None` = unknown here. `isolated` cores are kept
-    free of other tasks (isolcpus)."""
+    """Identity of the node; `None` is unknown. `isolated` cores are kept free of other tasks
+    (isolcpus)."""
 
     hostname: str
     kernel: str

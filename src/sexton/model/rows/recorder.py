@@ -1,4 +1,4 @@
-"""What a recorder says of itself, beside what it saw of the node."""
+"""What a recorder writes about itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sexton.model.row import Row, row
 
 @row
 class Alarm(Row):
-    """Something that made the recorder keep the minutes around it and look closer.
+    """Something that made the recorder pin the minutes around it and read more often.
 
     `kind` is "held_core", "nic_reset", "soft_lockup", "softirq_wait", "mark" or the ID of the
     detector that counts zombies; `about` names the core, NIC or count it was raised for. `start_s`
@@ -23,14 +23,14 @@ class Alarm(Row):
 
 @row
 class Mark(Row):
-    """A person's remark: `sexton recording mark DIR "job 17 died"`."""
+    """A user's remark: `sexton recording mark DIR "job 17 died"`."""
 
     text: str
 
 
 @row
 class RecorderNote(Row):
-    """Something the reader of a recording must know: what was shed, lost, refused or jumped.
+    """A note for readers of a recording: what was paused, lost or refused, or a clock jump.
 
     `kind` is "shed", "restored", "lost", "disk", "clock", "taken over", "source", "detail",
     "config" or "ship".
@@ -44,8 +44,8 @@ class RecorderNote(Row):
 class RecorderCost(Row):
     """What the recorder itself has used since it started.
 
-    `kernel_ms` is time spent on our behalf in interrupts and probes, which no process is charged
-    with; `None` where it cannot be measured.
+    `kernel_ms` is time spent on our behalf in interrupts and probes, which is charged to no
+    process; `None` if it cannot be measured.
     """
 
     cpu_ms: int

@@ -7,8 +7,8 @@ from sexton.model.row import Row, row
 
 @row
 class Process(Row):
-    """One process (`/proc/PID/stat`). Times and page faults are the whole thread group's; `cpu` is
-    only the leader's last core, so it never says where a process burns: `Thread` does."""
+    """One process (`/proc/PID/stat`). Times and page faults are of the whole thread group; `cpu` is
+    only the leader's last core: `Thread` has the cores that a process uses."""
 
     entity = ("pid", "start_ms")
 
@@ -28,7 +28,7 @@ class Process(Row):
 
 @row
 class ProcessCgroup(Row):
-    """Where a process lives in the memory hierarchy; `deleted` where its directory is gone."""
+    """The memory cgroup of a process; `deleted` if its directory was removed."""
 
     entity = ("pid",)
 

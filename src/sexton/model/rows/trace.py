@@ -1,4 +1,4 @@
-"""What the kernel's event ring held when it was stopped."""
+"""Kernel stacks, and events from the kernel's trace ring."""
 
 from __future__ import annotations
 
@@ -23,13 +23,30 @@ class TraceEvent(Row):
 
 @row
 class RingState(Row):
-    """What the event ring is doing: `mode` is "on", "paused" or "off".
+    """The state of the event ring: `mode` is "on", "paused" or "off".
 
-    `events_per_s` is the busiest core's rate, and `estimated_percent` what that costs it in the
-    kernel: an estimate from a measured cost per event, since no process is charged with it.
+    `events_per_s` is the busiest core's rate, and `estimated_percent` its cost in the kernel: an
+    estimate from a measured cost per event, since it is charged to no process.
     """
 
     mode: str
     events_per_s: float | None
     estimated_percent: float | None
     reason: str
+
+
+@row
+class StackCount(Row):
+    """Samples of one thread in one kernel stack on one core within one second.
+
+    `frames` are function names, the innermost first; `second_mono` is CLOCK_MONOTONIC, whole
+    seconds. Idle samples are not included; interrupt work on an idle core is.
+    """
+
+    second_mono: int
+    cpu: int
+    pid: int
+    tid: int
+    comm: str
+    frames: tuple[str, ...]
+    samples: int

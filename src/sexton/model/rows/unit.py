@@ -46,7 +46,7 @@ class Timer(Row):
 
 @row
 class ServiceManager(Row):
-    """Which service manager answered, and how."""
+    """Which service manager answered, and through which interface."""
 
     name: str
     version: str | None

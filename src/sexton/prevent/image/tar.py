@@ -87,7 +87,7 @@ class ImageTree(ArchiveFiles):
 
     def forget(self, path: str) -> None:
         """Drop a file: a later member of a tar replaces an earlier one of the same name."""
-        for kept in (self._contents, self._links, self._unreadable, self._deferred):
+        for kept in (self._entries, self._unreadable, self._deferred):
             kept.pop(path, None)
 
     def deferred(self, path: str) -> tuple[int, int] | None:
@@ -96,7 +96,8 @@ class ImageTree(ArchiveFiles):
 
     def content(self, path: str) -> bytes | memoryview | None:
         """The contents a hard link to `path` shares; links are not followed."""
-        return self._contents.get(path)
+        entry = self._entries.get(path)
+        return entry if isinstance(entry, (bytes, memoryview)) else None
 
     def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
         found = self._find(path)

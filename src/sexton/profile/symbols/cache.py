@@ -20,7 +20,7 @@ import zlib
 import numpy as np
 
 from sexton.profile.symbols.table import Table
-from sexton.store.layout import who_else
+from sexton.store.layout import why_not_private
 
 MOST_BYTES = 512 << 20
 #: Limit of one file; a larger table is read from its program again.
@@ -81,7 +81,7 @@ class Cache:
             return
         with contextlib.suppress(OSError):
             directory = os.path.dirname(path)
-            if who_else(directory):  # such as root with another user's home
+            if why_not_private(directory):  # such as root with another user's home
                 return
             os.makedirs(directory, mode=0o700, exist_ok=True)
             aside = f"{path}.{os.getpid()}"

@@ -42,8 +42,7 @@ from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.counters import delta, moved
 from sexton.model.row import Row
-from sexton.model.rows.cpu import SoftirqCount
-from sexton.model.rows.softirq import ProbeCost, SoftirqWait
+from sexton.model.rows.cpu import ProbeCost, SoftirqCount, SoftirqWait
 from sexton.sources.bpf import syscalls
 from sexton.sources.bpf.budget import (
     ON,

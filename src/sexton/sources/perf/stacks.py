@@ -31,7 +31,7 @@ from sexton.errors import SourceDenied
 from sexton.host.host import Host
 from sexton.host.runner import Running, start
 from sexton.model.row import Row
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.sources.registry import source
 
 if TYPE_CHECKING:  # they import numpy, and most diagnoses take no stacks

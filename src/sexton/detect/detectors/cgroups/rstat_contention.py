@@ -40,7 +40,7 @@ from sexton.detect.runs import Run, runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
-from sexton.model.rows.stack import StackCount
+from sexton.model.rows.trace import StackCount
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window

@@ -47,8 +47,8 @@ from sexton.model.counters import delta
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.memory import VmCounter
-from sexton.model.rows.stack import StackCount
 from sexton.model.rows.task import Process
+from sexton.model.rows.trace import StackCount
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging
