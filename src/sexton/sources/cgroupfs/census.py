@@ -42,9 +42,9 @@ from sexton.model.frozen import Frozen, frozen
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupStat
 from sexton.model.text import count
-from sexton.sources.cgroupfs.layout import Layout, controller, read_layout
+from sexton.sources.cgroupfs.layout import Layout, MemoryReading, controller
 from sexton.sources.cgroupfs.stat import parse
-from sexton.sources.registry import Reading, source
+from sexton.sources.registry import source
 
 #: Rows of directories beyond this are not kept, to save memory.
 MOST_DIRECTORIES = 50_000
@@ -73,16 +73,10 @@ class _Counted(NamedTuple):
 
 
 @source("/proc/cgroups, /sys/fs/cgroup", rows=(CgroupCensus, CgroupDir), period_s=5.0, deadline_s=3)
-class Census(Reading):
+class Census(MemoryReading):
     """One `CgroupCensus`, and a `CgroupDir` per live directory."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._layout: Layout | None = None
-
     def collect(self) -> Iterator[Row]:
-        if self._layout is None:
-            self._layout = read_layout(self._host)
         census, walked = take(self._host, self._layout)
         yield census
         for path, inode, children in walked.kept:

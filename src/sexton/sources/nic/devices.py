@@ -44,19 +44,16 @@ _MOST_NICS = 16_384
 class Devices(Reading):
     """Every interface of the node."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
     def collect(self) -> list[Nic]:
         ethtool = Ethtool() if self._host.live else None
         try:
-            return [self._nic(name, ethtool) for name in interfaces(self._host.files)]
+            return [self._nic(name, ethtool) for name in interfaces(self._files)]
         finally:
             if ethtool is not None:
                 ethtool.close()
 
     def _nic(self, name: str, ethtool: Ethtool | None) -> Nic:
-        files = self._host.files
+        files = self._files
         state = _line(files, f"{PATH}/{name}/operstate")
         device = f"{PATH}/{name}/device"
         if not _is_there(files, device):
@@ -74,11 +71,11 @@ class Devices(Reading):
                 return ethtool.info(name).version or None
             except SourceError:
                 pass  # in another network namespace, or gone
-        kept = _line(self._host.files, f"/commands/ethtool_i_{name}", whole=True) or ""
+        kept = _line(self._files, f"/commands/ethtool_i_{name}", whole=True) or ""
         for line in kept.split("\n"):
             if line.startswith("version: "):
                 return line.removeprefix("version: ").strip() or None
-        return _line(self._host.files, f"/sys/module/{driver}/version") if driver else None
+        return _line(self._files, f"/sys/module/{driver}/version") if driver else None
 
 
 def interfaces(files: Files) -> list[str]:

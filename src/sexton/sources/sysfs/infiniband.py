@@ -66,7 +66,7 @@ class Ports(Reading):
     """A row per port, and one per error counter of it."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        super().__init__(host)
         self._hung = False
 
     def collect(self) -> Iterator[FabricPort | FabricCounter]:
@@ -78,7 +78,7 @@ class Ports(Reading):
         return iter(parse(self._contents(paths)))
 
     def _paths(self) -> Iterator[str]:
-        files, ports = self._host.files, 0
+        files, ports = self._files, 0
         try:
             devices = sorted(files.names(PATH))
         except SourceAbsent:

@@ -20,7 +20,6 @@ import re
 from collections.abc import Iterator, Mapping
 
 from sexton.errors import SourceAbsent
-from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.rows.hardware import CoreThrottle
 from sexton.sources.registry import Reading, source
@@ -46,9 +45,6 @@ def parse(files: Mapping[str, str], cpu: int) -> CoreThrottle:
 @source(f"{PATH}/cpu*/thermal_throttle", rows=(CoreThrottle,), period_s=60.0)
 class Throttles(Reading):
     """A row per core."""
-
-    def __init__(self, host: Host) -> None:
-        self._files = host.files
 
     def collect(self) -> Iterator[CoreThrottle]:
         found = False
