@@ -11,8 +11,8 @@ from sexton.cure.journal import STOPPED, Run, StepRecord
 from sexton.cure.remedies import reboot_node
 from sexton.cure.rollback import RolledBack
 from sexton.model.plan import Condition, Refusal
-from sexton.reports.json.fix import applied_json
 from sexton.reports.text.fix import (
+    applied_json,
     applied_text,
     plan_shell,
     plan_text,

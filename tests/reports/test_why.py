@@ -18,8 +18,7 @@ from sexton.model.finding import Missing
 from sexton.model.rows.recorder import Mark
 from sexton.model.why import Moment, Occasions, Subject, Why
 from sexton.model.window import Batch, Window
-from sexton.reports.json.why import why_json
-from sexton.reports.text.why import why_text
+from sexton.reports.text.why import why_json, why_text
 from tests.support.incident import UPTIME_S, WALL_S, incident
 
 CORE = Ranked("core", "core 5", "system time", "% of a core", 99.0, 2.5, 48.2, 0.001, 0.004, 6.6, 6)

@@ -1,6 +1,7 @@
 r"""What an audit reads about services besides their state: usage, last log line, dependants.
 
-None of these is a registered source: only an audit needs them, and a diagnosis should not pay.
+None of these is a registered source: only an audit needs them, and a diagnosis should not pay
+for them.
 
 **CPU time and I/O** of the services' cgroups, read twice by an audit. ``cpu.stat`` (`usage_usec`)
 and ``io.stat`` on v2, ``cpuacct.usage`` (nanoseconds) and ``blkio.throttle.io_service_bytes`` on

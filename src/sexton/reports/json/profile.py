@@ -11,8 +11,9 @@ from typing import Any
 
 from sexton.model.profile import Flame, FlameDifference, FunctionCount, Kind, Tree
 from sexton.model.text import printable
-from sexton.profile.spikes.spike import Spike, Spikes, SpikeStack
+from sexton.profile.spikes.spike import Grown, Spike, Spikes, SpikeStack
 from sexton.profile.timeline import Timeline
+from sexton.reports.text.blocks import picked
 from sexton.reports.text.profile import Contents
 from sexton.reports.text.profile_head import Capture
 
@@ -70,8 +71,7 @@ def spikes_json(capture: Capture, found: Spikes, exit_code: int) -> dict[str, An
             {
                 "cores": list(burst.cpus),
                 "interval_s": burst.interval_ns / 1e9,
-                "regular": burst.regular,
-                "times": burst.times,
+                **picked(burst, "regular", "times"),
                 "busy": _share(burst.busy),
                 "normal": _share(burst.normal),
                 "example": None if burst.example is None else _spike(capture, burst.example),
@@ -99,9 +99,7 @@ def _spike(capture: Capture, spike: Spike) -> dict[str, Any]:
         "q": _number(spike.q),
         "grew": [
             {
-                "name": printable(growth.name),
-                "module": printable(growth.module),
-                "kind": _KINDS[Kind(growth.kind)],
+                **_function(growth),
                 "share": _share(growth.share),
                 "calm_share": _share(growth.calm_share),
                 "own_share": _share(growth.own_share),
@@ -123,6 +121,14 @@ def _spike(capture: Capture, spike: Spike) -> dict[str, Any]:
     }
 
 
+def _function(counted: Grown | FunctionCount) -> dict[str, Any]:
+    return {
+        "name": printable(counted.name),
+        "module": printable(counted.module),
+        "kind": _KINDS[Kind(counted.kind)],
+    }
+
+
 def _stack(stack: SpikeStack) -> dict[str, Any]:
     return {
         "frames": [printable(name) for name in stack.frames],
@@ -139,12 +145,7 @@ def info_json(capture: Capture, held: Contents) -> dict[str, Any]:
         "capture": capture_json(capture),
         "clock": printable(clock.kind),
         "events": [
-            {
-                "name": printable(event.name),
-                "hertz": event.hertz,
-                "period": event.period,
-                "samples": number,
-            }
+            {"name": printable(event.name), **picked(event, "hertz", "period"), "samples": number}
             for event, number in held.events
         ],
         "tasks": [{"name": printable(name), "samples": number} for name, number in held.tasks],
@@ -190,14 +191,7 @@ def top_json(capture: Capture, flame: Flame, found: Sequence[FunctionCount]) -> 
         **_range(capture, flame.start_ns, flame.end_ns),
         "samples": flame.samples,
         "functions": [
-            {
-                "name": printable(count.name),
-                "module": printable(count.module),
-                "kind": _KINDS[Kind(count.kind)],
-                "own": count.own,
-                "total": count.total,
-            }
-            for count in found
+            {**_function(count), "own": count.own, "total": count.total} for count in found
         ],
     }
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sexton.model.text import seconds
 from sexton.profile.heatmap import Heatmap
 from sexton.profile.timeline import Timeline
+from sexton.reports.text.blocks import clamp
 from sexton.reports.text.profile_head import Capture, Times, footnotes, identity
 
 #: From idle to hottest, of the 256 terminal colours.
@@ -83,7 +84,7 @@ def heatmap_text(capture: Capture, grid: Grid, kind: str, terminal: Terminal) ->
         *heat_lines(wide, capture.times, terminal),
         "",
         scale(terminal, words),
-        *footnotes(capture, min(max(terminal.width, 60), 110)),
+        *footnotes(capture, clamp(terminal.width)),
     ]
     return "\n".join(lines) + "\n"
 

@@ -26,7 +26,7 @@ from sexton.detect.registry import missing, reason
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupResidual, OfflineMemcg
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window
-from sexton.reports.text.blocks import cut, grant_for
+from sexton.reports.text.blocks import bold, clamp, cut, grant_for
 
 SCHEMA = "sexton.zombies/1"
 _MOST_OWNERS = 10
@@ -40,7 +40,6 @@ _SHORT = {
     RESIDUAL: "residual",
 }
 ONLY_ON_NODE = "only on the node itself"
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 class Tally(NamedTuple):
@@ -138,9 +137,8 @@ def _growth_json(found: Tally) -> dict[str, Any]:
 
 def zombies_text(found: Tally, window: Window, width: int = 88, colour: bool = False) -> str:
     """At most 25 lines."""
-    width = min(max(width, 60), 120)
-    head = _headline(found.census)
-    lines = [f"{_BOLD}{head}{_PLAIN}" if colour else head, ""]
+    width = clamp(width, 120)
+    lines = [bold(_headline(found.census), colour), ""]
     for label, text in _facts(found):
         lines += wrap(text, width, initial_indent=f" {label:11}", subsequent_indent=" " * 12)
     lines += [*_owner_table(found, width), *_more(found, window, width)]

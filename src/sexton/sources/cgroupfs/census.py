@@ -22,7 +22,7 @@ is read before and after it, and everything once more if it changed. Since about
 dying cgroup of the hierarchy is counted. A cgroup is also "dying" for the few milliseconds that an
 ordinary removal takes: one reading is not a leak.
 
-The directories are rows too, so that creations and removals can be told by inode without tracefs.
+The directories are rows too, so that creations and removals show by inode, without tracefs.
 
 >>> from sexton.sources.cgroupfs.stat import parse
 >>> parse("nr_descendants 15\\nnr_dying_descendants 62\\n", "/").dying
@@ -154,12 +154,12 @@ def _count_once(host: Host, layout: Layout) -> _Counted:
 def _by_stat(layout: Layout, status: CgroupStat, walked: Walked) -> CgroupCensus:
     live = status.descendants + 1  # the root has a directory, too
     dying = status.dying if status.dying_memory is None else status.dying_memory
-    method = "cgroup.stat nr_dying_" + (
-        "descendants" if status.dying_memory is None else "subsys_memory"
-    )
+    counted = "descendants" if status.dying_memory is None else "subsys_memory"
     scope = "node" if layout.comparable else "subtree"
     reason = _join(_because(layout), _cut(walked))
-    return _row(layout, scope, (live + dying, live, dying), method, reason)
+    return _row(
+        layout, scope, (live + dying, live, dying), f"cgroup.stat nr_dying_{counted}", reason
+    )
 
 
 def _by_subtraction(layout: Layout, counted: _Counted) -> CgroupCensus:

@@ -111,7 +111,7 @@ class Estimate(NamedTuple):
     """`measured_s` at `path` for `memcgs` cgroups, and `estimate_s` for the whole node.
 
     With `memcgs` 1 only leaves could be timed: the estimate is then an upper bound, because a
-    leaf's fixed cost cannot be told from the cost of a cgroup. `most_s` is the upper bound if
+    leaf's fixed cost cannot be separated from the cost of a cgroup. `most_s` is the upper bound if
     jitter hid part of the cost of a cgroup.
     """
 

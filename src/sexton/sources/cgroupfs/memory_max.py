@@ -16,7 +16,7 @@ and on v1 (6.18), where `memory.oom_control` counts kills since 4.13::
     memory.failcnt 111                                     oom_kill 3
 
 Quirks: no limit is ``max`` on v2 and about 2**63 on v1; such cgroups and the root give no row. Use
-includes page cache, so a cgroup that reads many files is at its limit and well: reclaim makes room.
+includes page cache, so a cgroup that reads many files may be at its limit and healthy.
 `hits` is how often it was reached (`max` of `memory.events`, `memory.failcnt`). On v2 kills of all
 cgroups below count too, on v1 only those of its own processes. None of these files makes the kernel
 walk. At most `MOST_READS` cgroups are looked at, and `MOST_ROWS` of those with a limit are kept:

@@ -25,7 +25,7 @@ too, which includes kernel memory and pages reparented from dead ones; a parent 
 has few pages of its own. (3) With `memory.use_hierarchy` 0 a v1 parent counts only itself: no row.
 (4) The counters are not read at one instant; a small or negative gap is noise and gives no row.
 (5) The kernel may flush `memory.stat` late; on 6.18 no lag was seen in 6 rounds of 200. (6) It is
-read at the start and at the end of a window, so that new bytes can be told from old ones.
+read at the start and at the end of a window, to distinguish new bytes from old ones.
 
 >>> parse("cache 4096\\nrss 0\\ntotal_cache 12288\\ntotal_rss 8192\\n", "/a")
 Usage(local=4096, hierarchical=20480)

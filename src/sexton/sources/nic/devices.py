@@ -9,7 +9,7 @@ Documented in the kernel's Documentation/ABI/testing/sysfs-class-net. An excerpt
     /sys/class/net/eth0/operstate: up
 
 Quirks: lo, veth, bridges, bonds, tun and ifb have no `device`. A `device` on a hardware bus makes
-an interface physical, also if a hypervisor emulates it: virtio, ENA, Hyper-V. `bus_address` is the
+an interface physical, even if a hypervisor emulates it: virtio, ENA, Hyper-V. `bus_address` is the
 device's name, which the kernel log prints after the driver's (``virtio_net virtio2 eth0: …``,
 ``ena 0000:20:03.0: …``), so the two can be joined. The driver's version comes from ETHTOOL_GDRVINFO
 on the node itself, else from the archive's ``ethtool -i`` or `/sys/module/DRIVER/version`; drivers
@@ -91,7 +91,7 @@ def physical(host: Host) -> list[str]:
 
 
 def bus_of(files: Files, device: str) -> str | None:
-    """Which bus a device sits on."""
+    """The bus that a device is on."""
     properties = uevent(_line(files, f"{device}/uevent", whole=True) or "")
     named = properties.get("MODALIAS", "").partition(":")[0]
     return _target(files, f"{device}/subsystem") or named or None

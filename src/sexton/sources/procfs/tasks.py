@@ -20,8 +20,8 @@ Quirks:
 - Defunct processes have state ``Z`` until their parent waits for them.
 - Page faults are the process's own, over all its threads: minor ones (`minflt`) found their page in
   memory, major ones (`majflt`) waited for a disk. Those of its dead children are not included.
-- Times are in ticks of 10 ms. `start_ms` is since boot; with the pid it tells apart two processes
-  that had the same pid one after the other.
+- Times are in ticks of 10 ms. `start_ms` is since boot; with it, two processes that had the same
+  pid one after the other are distinct.
 
 Limits: threads are read of the `_MOST_MOVERS` busiest processes, each of which used at least
 `_MOVED` of one core since the last scan, and for `_KEEP_SCANS` scans more, so that there are two

@@ -15,8 +15,8 @@ The folder of a PCI driver has a link for each of its devices, named by its addr
     GPU Firmware:    535.129.03
     GPU Excluded:    No
 
-Quirks: fields are separated by blanks and tabs. The file is the driver's memory, so reading it asks
-nothing of the card: it works for one that has fallen off the bus. amdgpu has no such file. At most
+Quirks: fields are separated by blanks and tabs. The driver answers from memory, without
+accessing the card: it works for one that has fallen off the bus. amdgpu has no such file. At most
 `MOST` devices.
 
 >>> model("Model: \\t\\t NVIDIA A10G\\nIRQ:   \\t\\t 42\\n")

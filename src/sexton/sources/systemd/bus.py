@@ -223,7 +223,7 @@ def _open(host: Host, path: str, addressed: bool, deadline: float) -> Bus:
 
 
 def _authenticate(connected: socket.socket, path: str) -> None:
-    """EXTERNAL: the kernel tells the other side who we are.
+    """EXTERNAL: the kernel passes our user id to the other side.
 
     BEGIN is sent with AUTH, as systemctl does, and not after the OK: systemd ignores a message that
     arrives together with BEGIN, and never replies to it.
