@@ -82,15 +82,14 @@ def spikes_json(capture: Capture, found: Spikes, exit_code: int) -> dict[str, An
 
 
 def _spike(capture: Capture, spike: Spike) -> dict[str, Any]:
-    since = capture.times.since
     return {
         "cores": list(spike.cpus),
         "start": _wall(capture, spike.start_ns),
         "end": _wall(capture, spike.end_ns),
         "onset": _wall(capture, spike.onset_ns),
-        "start_s": round(since(spike.start_ns), 6),
-        "end_s": round(since(spike.end_ns), 6),
-        "onset_s": round(since(spike.onset_ns), 6),
+        "start_s": _since(capture, spike.start_ns),
+        "end_s": _since(capture, spike.end_ns),
+        "onset_s": _since(capture, spike.onset_ns),
         "busy": _share(spike.busy),
         "normal": _share(spike.normal),
         "kernel": _share(spike.kernel),
@@ -117,7 +116,7 @@ def _spike(capture: Capture, spike: Spike) -> dict[str, Any]:
         "calm_windows": spike.calm_windows,
         "note": printable(spike.note),
         "events": [_wall(capture, event) for event in spike.events],
-        "events_s": [round(since(event), 6) for event in spike.events],
+        "events_s": [_since(capture, event) for event in spike.events],
     }
 
 
@@ -188,7 +187,10 @@ def top_json(capture: Capture, flame: Flame, found: Sequence[FunctionCount]) -> 
     return {
         "schema": TOP,
         "capture": capture_json(capture),
-        **_range(capture, flame.start_ns, flame.end_ns),
+        "start": _wall(capture, flame.start_ns),  # `null` where the chosen range is open
+        "end": _wall(capture, flame.end_ns),
+        "start_s": _since(capture, flame.start_ns),
+        "end_s": _since(capture, flame.end_ns),
         "samples": flame.samples,
         "functions": [
             {**_function(count), "own": count.own, "total": count.total} for count in found
@@ -202,23 +204,13 @@ def timeline_json(capture: Capture, counted: Timeline) -> dict[str, Any]:
         "schema": TIMELINE,
         "capture": capture_json(capture),
         "start": _wall(capture, counted.start_ns),
-        "start_s": round(capture.times.since(counted.start_ns), 6),
+        "start_s": _since(capture, counted.start_ns),
         "column_seconds": counted.column_ns / 1e9,
         "cores": None if counted.cpus is None else list(counted.cpus),
         "samples": [
             [None if value < 0 else value for value in row] for row in counted.matched.tolist()
         ],
         "taken": counted.sampled.tolist(),
-    }
-
-
-def _range(capture: Capture, start_ns: int | None, end_ns: int | None) -> dict[str, Any]:
-    """The chosen range; `null` where it is open (`capture` has the ends of the capture)."""
-    return {
-        "start": _wall(capture, start_ns),
-        "end": _wall(capture, end_ns),
-        "start_s": None if start_ns is None else round(capture.times.since(start_ns), 6),
-        "end_s": None if end_ns is None else round(capture.times.since(end_ns), 6),
     }
 
 
@@ -237,6 +229,10 @@ def _node(tree: Tree, node: int) -> dict[str, Any]:
 def _wall(capture: Capture, time_ns: int | None) -> float | None:
     wall = None if time_ns is None else capture.times.wall_s(time_ns)
     return None if wall is None else round(wall, 6)
+
+
+def _since(capture: Capture, time_ns: int | None) -> float | None:
+    return None if time_ns is None else round(capture.times.since(time_ns), 6)
 
 
 def _share(value: float) -> float | None:

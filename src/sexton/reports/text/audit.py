@@ -13,7 +13,7 @@ from math import isinf
 from shlex import quote
 from typing import Any
 
-from sexton.model.audit import CRASH_LOOP, SCHEMA, Audit, EnabledUnit, Fault, Need, Reason, Subject
+from sexton.model.audit import CRASH_LOOP, SCHEMA, Audit, EnabledUnit, Need, Reason, Subject
 from sexton.model.text import count, printable, shorten
 from sexton.prevent.audit.catalogue import BASE
 from sexton.prevent.audit.changes import Before, Change, facts
@@ -51,8 +51,7 @@ def audit_text(audit: Audit, kind: str, width: int = 88, colour: bool = False) -
         lines += _nothing_to_judge(audit, width)
         return _joined(lines, UNKNOWN)
     lines += block(_lead(audit), width, " ")
-    unneeded = audit.of(Need.UNNEEDED)
-    harmful = [subject for subject in audit.subjects if subject.harmful and subject not in unneeded]
+    unneeded, harmful = audit.of(Need.UNNEEDED), _harmful(audit)
     lines += _section("UNNEEDED", unneeded, width)
     lines += _section("RESTARTS FOREVER OR STARTS TOO OFTEN", harmful, width)
     lines += _policy(audit, width)
@@ -114,10 +113,8 @@ def _head(audit: Audit, kind: str, ended: int, width: int, colour: bool) -> list
 
 def _lead(audit: Audit) -> str:
     """The result in a sentence or two."""
-    unneeded, harmful = (
-        audit.of(Need.UNNEEDED),
-        [subject for subject in audit.subjects if subject.harmful],
-    )
+    unneeded = audit.of(Need.UNNEEDED)
+    harmful = [subject for subject in audit.subjects if subject.harmful]
     looping = [subject for subject in harmful if any(f.id == CRASH_LOOP for f in subject.faults)]
     if unneeded:
         one = len(unneeded) == 1
@@ -150,6 +147,15 @@ def _lead(audit: Audit) -> str:
     return f"No unit is clearly unneeded, and none would restart forever{known}."
 
 
+def _harmful(audit: Audit) -> list[Subject]:
+    """Units that restart forever or start too often, without those listed as unneeded."""
+    return [
+        subject
+        for subject in audit.subjects
+        if subject.harmful and subject.verdict is not Need.UNNEEDED
+    ]
+
+
 def _section(title: str, subjects: Sequence[Subject], width: int) -> Iterator[str]:
     if not subjects:
         return
@@ -174,11 +180,11 @@ def _evidence(subject: Subject, width: int) -> Iterator[str]:
         way = subject.enabled.how[0]
         by = f"by {way.by} ({way.kind})" if way.by else "manually or by a program, not by a file"
         yield from _line(f"started {by}: {way.at or 'no unit file'}", width)
-    if subject.verdict is Need.UNNEEDED or subject.reasons:
-        yield from _reasons(subject.reasons, width, "")
+    yield from _reasons(subject.reasons, width, "")
     yield from _reasons(subject.against, width, "against: ")
     for fault in subject.faults:
-        yield from _fault(fault, width)
+        where = f"  [{fault.read_from}]" if fault.read_from else ""
+        yield from _line(f"{fault.id}: {fault.detail}{where}", width)
     if subject.unseen:
         yield from _line(f"not seen: {'; '.join(subject.unseen)}", width)
     if subject.wrong_if:
@@ -188,11 +194,6 @@ def _evidence(subject: Subject, width: int) -> Iterator[str]:
 def _reasons(reasons: Iterable[Reason], width: int, lead: str) -> Iterator[str]:
     for reason in reasons:
         yield from _line(f"{lead}{reason.what}: {reason.value}  [{reason.read_from}]", width)
-
-
-def _fault(fault: Fault, width: int) -> Iterator[str]:
-    where = f"  [{fault.read_from}]" if fault.read_from else ""
-    yield from _line(f"{fault.id}: {fault.detail}{where}", width)
 
 
 def _line(text: str, width: int) -> Iterator[str]:
@@ -282,9 +283,9 @@ def _nothing_to_judge(audit: Audit, width: int) -> Iterator[str]:
 
 
 def _do_now(audit: Audit, width: int) -> Iterator[str]:
-    unneeded = audit.of(Need.UNNEEDED)
-    harmful = [subject for subject in audit.subjects if subject.harmful and subject not in unneeded]
+    unneeded, harmful = audit.of(Need.UNNEEDED), _harmful(audit)
     harmful.sort(key=lambda subject: subject.faults[0].id != CRASH_LOOP)
+    where = "" if audit.live else f" --root {quote(audit.place)}"
     if unneeded:
         yield ""
         yield from labelled("DO NOW", ["confirm with the owners, then:"], width)
@@ -308,14 +309,12 @@ def _do_now(audit: Audit, width: int) -> Iterator[str]:
     if any(problem.level != "note" for problem in audit.kubelet):
         yield ""
         yield from labelled("FIX", ["write a corrected kubelet configuration to compare:"], width)
-        where = "" if audit.live else f" --root {quote(audit.place)}"
         yield typed(f"sexton audit{where} --kubelet-out kubelet.yaml")
     if audit.found and not any(subject.owner or subject.policy for subject in audit.subjects):
         yield ""
         yield from labelled(
             "OWNERS", ["record an owner and an expiry for each agent, in git:"], width
         )
-        where = "" if audit.live else f" --root {quote(audit.place)}"
         yield typed(f"sexton audit{where} --write-policy agents.toml")
 
 

@@ -42,10 +42,6 @@ def gate_text(gate: Gate, width: int = 88, colour: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _policy(gate: Gate) -> str:
-    return "the built-in policy" if gate.policy == "built-in" else shorten(gate.policy, 40)
-
-
 def _lead(gate: Gate) -> str:
     failing = [result for result in gate.results if result.closes]
     failed = [result.rule for result in failing if result.outcome is Outcome.FAIL]
@@ -135,12 +131,13 @@ def _not_checked(gate: Gate, width: int) -> Iterator[str]:
 
 def _footer(gate: Gate, width: int) -> Iterator[str]:
     spent = sum(result.spent_s for result in gate.results)
+    policy = "the built-in policy" if gate.policy == "built-in" else shorten(gate.policy, 40)
     watched = f"watched for {seconds(gate.watched_s)} · " if gate.watched_s else ""
     checked = sum(
         result.outcome not in (Outcome.NOT_APPLICABLE, Outcome.OFF) for result in gate.results
     )
     yield from block(
-        f"{checked} of {len(gate.results)} rules checked against {_policy(gate)} · {watched}"
+        f"{checked} of {len(gate.results)} rules checked against {policy} · {watched}"
         f"{seconds(spent)} checking · read-only",
         width,
         " ",

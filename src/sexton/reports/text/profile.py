@@ -110,8 +110,7 @@ def timeline_lines(
     grid: Grid, counted: Timeline, times: Times, terminal: Terminal
 ) -> Iterator[str]:
     """When something ran: one row of heat (or one per core), and the peak."""
-    wide, _ = stretched(grid, min(terminal.width, 200))
-    yield from heat_lines(wide, times, terminal)
+    yield from heat_lines(stretched(grid, min(terminal.width, 200)), times, terminal)
     yield ""
     yield scale(terminal, ("none", f"peak, {percent(_largest(grid))} of samples"))
     matched = np.maximum(counted.matched, 0).sum(axis=0)

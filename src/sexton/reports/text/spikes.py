@@ -204,7 +204,7 @@ def _strip(
     capture: Capture, spikes: Sequence[Spike], heat: Grid, terminal: Terminal
 ) -> Iterator[str]:
     alone = {str(cpu) for spike in spikes for cpu in spike.cpus[:4]}
-    grid, _ = stretched(fewer_rows(heat, alone), clamp(terminal.width, 120))
+    grid = stretched(fewer_rows(heat, alone), clamp(terminal.width, 120))
     groups = "; grouped rows show the mean" if len(grid.labels) < len(heat.labels) else ""
     busiest = ", showing its busiest second" if heat.column_s > 1 else ""
     yield f" CORES    one column is {seconds(heat.column_s)}{busiest}{groups}"

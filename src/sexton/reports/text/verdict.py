@@ -16,7 +16,6 @@ from sexton.detect.registry import detector_of, is_marked, title_of
 from sexton.model.chain import Chain
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Evidence, Finding, Verdict
-from sexton.model.rows.node import Node
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.reports.text.blocks import block, clamp, cut, headline, labelled, typed
 from sexton.reports.text.narrative import (
@@ -88,7 +87,8 @@ def _identity(diagnosis: Diagnosis) -> str:
         node.instance_type or "",
         f"in a container ({node.container})" if node.container else "",
     ]
-    return f"{_name(node)}   " + " · ".join(printable(part) for part in parts if part)
+    name = shorten(printable(node.hostname), 40)
+    return f"{name}   " + " · ".join(printable(part) for part in parts if part)
 
 
 def _clock(wall_s: float) -> str:
@@ -102,10 +102,6 @@ def _is_about_nics(diagnosis: Diagnosis) -> bool:
     """Driver and version matter only if a problem is about a NIC."""
     problems = (finding.entities for finding in diagnosis.findings if finding.is_problem)
     return any("nic" in entities for entities in problems)
-
-
-def _name(node: Node) -> str:
-    return shorten(printable(node.hostname), 40)
 
 
 def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
@@ -336,7 +332,8 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield ""
     label = "DO NOW"
     if any(finding.is_problem and _is_treated(finding) for finding in diagnosis.findings):
-        source = _from(diagnosis)
+        replayed = diagnosis.replayed
+        source = "" if replayed is None else f" --from {quote(printable(replayed.recording))}"
         yield from labelled(label, ["a step-by-step plan with undo; changes nothing"], width)
         yield typed(f"sudo sexton fix plan{source}")
         label = "BY HAND"
@@ -349,11 +346,6 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 def _is_treated(finding: Finding) -> bool:
     known = detector_of(finding.id)
     return known is not None and known.treated_by_plan
-
-
-def _from(diagnosis: Diagnosis) -> str:
-    replayed = diagnosis.replayed
-    return "" if replayed is None else f" --from {quote(printable(replayed.recording))}"
 
 
 def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:

@@ -96,7 +96,7 @@ class Pattern(NamedTuple):
     @property
     def regex(self) -> re.Pattern[str]:
         """Compiled when its hint first occurs: most never do, and compiling takes time."""
-        return _compiled(self.expression)
+        return re.compile(self.expression, re.ASCII)  # `re` keeps the last 512
 
     def read(self, message: str) -> dict[str, int | str] | None:
         """The fields of a message of this format; `None` for any other."""
@@ -257,15 +257,9 @@ def _settle(fields: dict[str, int | str], swap: tuple[str, str], first: Fields |
         fields[queue], fields[cpu] = fields[cpu], fields[queue]
 
 
-@cache
-def _compiled(expression: str) -> re.Pattern[str]:
-    return re.compile(expression, re.ASCII)
-
-
 def _typed(name: str, value: str) -> tuple[str, int | str]:
-    if name in _TEXT:
-        return name, value
-    if not _NUMBER.fullmatch(value):  # in a pattern of the node's owner
+    # Words occur in patterns of the node's owner.
+    if name in _TEXT or not _NUMBER.fullmatch(value):
         return name, value
     for suffix, (unit, factor) in _UNITS.items():
         if name.endswith(suffix):

@@ -109,7 +109,7 @@ class KernelLogReading(Reading):
         return [*events, KernelLog(self._lines, self._oldest_us, log.seen.lost, log.path)]
 
     def close(self) -> None:
-        if self._log is not None:
+        if isinstance(self._log, Ring):
             self._log.close()
 
 
@@ -184,9 +184,6 @@ class Kept:
         self.seen = Seen()
         self._before = ""
 
-    def close(self) -> None:
-        """Nothing to close."""
-
     def new_lines(self) -> Iterator[LogLine]:
         """Lines not seen yet; `SourceAbsent` if no log was saved."""
         content = self.find()
@@ -225,9 +222,6 @@ class Journal:
         self._given: set[tuple[int | None, str]] = set()
         self._pending = self._read()
         self._read_s = time.monotonic()
-
-    def close(self) -> None:
-        """Nothing to close."""
 
     def new_lines(self) -> Iterator[LogLine]:
         """Lines not given yet."""

@@ -86,8 +86,10 @@ def interfaces(files: Files) -> list[str]:
 
 def physical(host: Host) -> list[str]:
     """The names of the physical interfaces, without querying their drivers."""
-    reading = Devices(host)
-    return [name for name in interfaces(host.files) if reading._nic(name, None).physical]
+    files = host.files
+    return [
+        name for name in interfaces(files) if bus_of(files, f"{PATH}/{name}/device") in _HARDWARE
+    ]
 
 
 def bus_of(files: Files, device: str) -> str | None:

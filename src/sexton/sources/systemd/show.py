@@ -46,28 +46,6 @@ from sexton.model.rows.unit import Timer, Unit
 PATH = "/commands/systemctl_show"
 #: Where a unit's cgroup path comes from.
 SYSTEMD, LAST_KNOWN, SLICE_AND_NAME, UNKNOWN = "systemd", "last known", "slice + name", ""
-#: What `parse` uses; others do no harm, missing ones leave fields unknown.
-PROPERTIES = (
-    "Id",
-    "LoadState",
-    "ActiveState",
-    "SubState",
-    "UnitFileState",
-    "NRestarts",
-    "Restart",
-    "RestartUSec",
-    "ExecMainStartTimestampMonotonic",
-    "ExecMainExitTimestampMonotonic",
-    "ActiveEnterTimestampMonotonic",
-    "Result",
-    "ExecMainStatus",
-    "ControlGroup",
-    "Slice",
-    "Unit",
-    "TimersMonotonic",
-    "LastTriggerUSecMonotonic",
-)
-
 #: systemd.time(7); a month is 30.44 days, a year 365.25.
 _UNITS_US = {
     "us": 1,
@@ -92,9 +70,6 @@ class _Block:
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[str, int]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._values)
 
     def add(self, line: str, number: int) -> None:
         key, equals, value = line.partition("=")

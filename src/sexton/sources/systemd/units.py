@@ -72,6 +72,7 @@ _UNKNOWN_FIELDS: dict[str, Any] = {
     **dict.fromkeys(field for _, _, field, _ in _MOVING),
     "cgroup_origin": UNKNOWN,
 }
+_UNREAD = _UNKNOWN_FIELDS | dict.fromkeys(field for _, _, field, _ in _FIXED)
 _INFINITY = 2**64 - 1
 
 
@@ -186,23 +187,7 @@ class Units(Reading):
         load, active, sub = listed.load_state, listed.active_state, listed.sub_state
         before = self._units.get(listed.name)
         if before is None:
-            return Unit(
-                name=listed.name,
-                load_state=load,
-                active_state=active,
-                sub_state=sub,
-                file_state=None,
-                restarts=restarts,
-                restart_policy=None,
-                restart_delay_us=None,
-                main_start_us=None,
-                main_exit_us=None,
-                active_enter_us=None,
-                result=None,
-                exit_status=None,
-                cgroup=None,
-                cgroup_origin=UNKNOWN,
-            )
+            return Unit(listed.name, load, active, sub, restarts=restarts, **_UNREAD)
         return replace(
             before, load_state=load, active_state=active, sub_state=sub, restarts=restarts
         )
