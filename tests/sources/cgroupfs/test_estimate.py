@@ -35,7 +35,7 @@ class Kernel:
         self._dead = dead or {}
         self.timed: list[str] = []
         self.runs = 0
-        self.cpus: object = "not asked"
+        self.cpus: object = "not set"
 
     def run(self, argv, deadline_s, cpus=None) -> Ended:
         self.runs += 1
@@ -147,7 +147,7 @@ def test_kernel_memory_and_swap_may_hide_the_dead_as_well(kernel, tmp_path):
 def test_where_every_leaf_may_hide_many_nothing_is_timed_and_that_is_said(kernel, tmp_path):
     made = kernel(70e-6)
     host = v1(tmp_path, 60_000, dict.fromkeys(("/slice", *LEAVES), MOST_MEMCGS))
-    for _ in range(2):  # asked by another source, too
+    for _ in range(2):  # another source needs it, too
         with pytest.raises(SourceSkipped, match="may have more than"):
             estimates(host, read_layout(host))
     assert made.runs == 0

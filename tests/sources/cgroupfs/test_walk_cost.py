@@ -16,7 +16,7 @@ from sexton.sources.cores import Spared
 from tests.sources.cgroupfs.trees import recorded
 
 
-def test_the_time_a_copied_file_takes_tells_nothing(tmp_path):
+def test_a_copied_file_is_not_timed(tmp_path):
     with pytest.raises(SourceAbsent, match="only on the node itself"):
         list(WalkCosts(recorded(tmp_path, "6.1", "6.1-v2").host()).collect())
 
@@ -65,10 +65,10 @@ def test_an_estimate_that_jitter_may_have_made_too_small_does_not_allow_the_root
 
 
 def test_the_root_is_read_off_the_cores_of_the_nic(monkeypatch, tmp_path):
-    asked = []
+    pinned = []
 
     def run(argv, deadline_s, cpus=None):
-        asked.append(cpus)
+        pinned.append(cpus)
         return Ended(0, b"0.01\n", b"")
 
     monkeypatch.setattr(cores, "run", run)
@@ -76,7 +76,7 @@ def test_the_root_is_read_off_the_cores_of_the_nic(monkeypatch, tmp_path):
         spared = Spared(frozenset({1}), "on core 1")
         monkeypatch.setattr(module, "off_the_nic", lambda _, spared=spared: spared)
     row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.02, 0.02), tmp_path)
-    assert asked == [{1}]
+    assert pinned == [{1}]
     assert row.note == "memory.stat read at the root on core 1"
 
 

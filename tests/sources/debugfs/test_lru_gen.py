@@ -87,16 +87,16 @@ def test_on_the_node_itself_a_child_reads_it(tmp_path):
 
 
 def test_the_child_keeps_off_the_cores_of_the_nic(tmp_path, monkeypatch):
-    asked = []
+    pinned = []
 
     def run(argv, deadline_s, cpus=None):
-        asked.append(cpus)
+        pinned.append(cpus)
         return Ended(0, b"", b"")
 
     monkeypatch.setattr(cores, "run", run)
     monkeypatch.setattr(cores, "off_the_nic", lambda _: Spared(frozenset({1}), ""))
     LruGen(Host(files=tree(tmp_path, 1).host().files, live=True))._content("/x")
-    assert asked == [{1}]
+    assert pinned == [{1}]
 
 
 def tree(root, dying: int) -> Tree:
