@@ -26,7 +26,7 @@ from sexton.detect.registry import missing, reason
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupResidual, OfflineMemcg
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window
-from sexton.reports.text.blocks import bold, clamp, cut, grant_for
+from sexton.reports.text.blocks import bold, clamp, cut, grant_for, picked
 
 SCHEMA = "sexton.zombies/1"
 _MOST_OWNERS = 10
@@ -95,13 +95,10 @@ def tally(window: Window) -> Tally:
 def zombies_json(found: Tally) -> dict[str, Any]:
     """The contract of docs/json.md."""
     census = found.census
+    counted = ("hierarchy", "scope", "total", "live", "dying")
     return {
         "schema": SCHEMA,
-        "hierarchy": census.hierarchy if census else None,
-        "scope": census.scope if census else None,
-        "total": census.total if census else None,
-        "live": census.live if census else None,
-        "dying": census.dying if census else None,
+        **(picked(census, *counted) if census else dict.fromkeys(counted)),
         "bytes": found.held_bytes,
         "method": census.method if census else None,
         "reason": None if found.why_unknown is None else printable(found.why_unknown),
@@ -112,9 +109,7 @@ def zombies_json(found: Tally) -> dict[str, Any]:
                 "path": printable(owner.path),
                 "names": None if owner.names is None else printable(owner.names),
                 "unit": None if owner.unit is None else printable(owner.unit),
-                "dying": owner.dying,
-                "bytes": owner.bytes,
-                "method": owner.method,
+                **picked(owner, "dying", "bytes", "method"),
                 "strength": owner.strength.value,
             }
             for owner in found.owners

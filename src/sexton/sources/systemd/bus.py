@@ -207,17 +207,14 @@ def _open(host: Host, path: str, addressed: bool, deadline: float) -> Bus:
         bus = Bus(connected, path, addressed)
         if addressed:
             bus.hello(deadline)
-    except FileNotFoundError:
+    except (OSError, SourceError) as error:
         connected.close()
-        raise SourceAbsent(path, "no such socket") from None
-    except TimeoutError:
-        connected.close()
-        raise SourceTimeout(path, "no reply before the deadline") from None
-    except OSError as error:
-        connected.close()
-        raise SourceDenied(path, error.strerror or str(error)) from None
-    except SourceError:
-        connected.close()
+        if isinstance(error, FileNotFoundError):
+            raise SourceAbsent(path, "no such socket") from None
+        if isinstance(error, TimeoutError):
+            raise SourceTimeout(path, "no reply before the deadline") from None
+        if isinstance(error, OSError):
+            raise SourceDenied(path, error.strerror or str(error)) from None
         raise
     return bus
 

@@ -111,7 +111,7 @@ class Units(Reading):
 
     def collect(self) -> Iterable[Row]:
         deadline = time.monotonic() + DEADLINE_S
-        if not self._host.live and self._recorded():
+        if not self._host.live and exists(self._files, show.PATH):
             return list(self._from_show())
         if not exists(self._files, MARK):
             return [self._other_manager()]
@@ -125,9 +125,6 @@ class Units(Reading):
         if self._bus is not None:
             self._bus.close()
             self._bus = None
-
-    def _recorded(self) -> bool:
-        return exists(self._files, show.PATH)
 
     def _from_show(self) -> Iterator[Row]:
         version = None

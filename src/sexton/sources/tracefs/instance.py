@@ -115,7 +115,8 @@ class CgroupTrace(Instance):
 
     def __init__(self, host: Host, buffer_kb: int = BUFFER_KB) -> None:
         host.require_live(DEFAULT_MOUNT)
-        self.root = _memory_root(host)
+        memory = controller(host, "memory")
+        self.root = 0 if memory is None else memory.hierarchy
         self._pipe = -1
         self._rest = b""
         self._lost = 0
@@ -225,11 +226,6 @@ def remove_stale(host: Host, instances: str) -> None:
             continue
         with contextlib.suppress(OSError):  # EBUSY: in use by a process we cannot see
             os.rmdir(f"{instances}/{name}")
-
-
-def _memory_root(host: Host) -> int:
-    memory = controller(host, "memory")
-    return 0 if memory is None else memory.hierarchy
 
 
 def _start_time(host: Host, pid: int) -> int | None:
