@@ -15,8 +15,7 @@ from sexton.cure.journal import COMPLETE, ROLLED_BACK, STOPPED, State, audit_log
 from sexton.cure.writer import DryWriter
 from sexton.errors import CommandError
 from sexton.model.plan import Condition, Criterion
-from sexton.reports.json.fix import applied_json
-from sexton.reports.text.fix import applied_text
+from sexton.reports.text.fix import applied_json, applied_text
 from tests.model.test_plan import plan, step
 from tests.support.trees import plant
 

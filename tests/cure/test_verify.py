@@ -18,8 +18,7 @@ from sexton.model.rows.event import KernelLog
 from sexton.model.rows.memory import VmCounter
 from sexton.model.rows.net import Nic, NicCounter
 from sexton.model.rows.unit import Unit
-from sexton.reports.json.fix import verified_json
-from sexton.reports.text.fix import verify_text
+from sexton.reports.text.fix import verified_json, verify_text
 from sexton.sources.cgroupfs.census import take
 from sexton.sources.cgroupfs.layout import read_layout
 from tests.cure.reclaim.made import zombies

@@ -12,13 +12,13 @@ def looping(name: str, protected: bool = False) -> Subject:
     return Subject(name, Need.PROTECTED if protected else Need.UNKNOWN, faults=(fault,))
 
 
-def told(*subjects: Subject) -> list[str]:
+def report(*subjects: Subject) -> list[str]:
     text = audit_text(Audit("n", True, 0.0, subjects), "5 s watched", 88)
     return text[text.index("DO NOW") :].splitlines()
 
 
 def test_every_unit_that_loops_is_named_and_the_plan_said_once():
-    lines = told(looping("a.service"), looping("b.service"))
+    lines = report(looping("a.service"), looping("b.service"))
     assert lines[0] == "DO NOW     find out why a.service, b.service fail:"
     assert [line.strip() for line in lines[1:4]] == [
         "journalctl -u a.service -n 50",
@@ -28,11 +28,11 @@ def test_every_unit_that_loops_is_named_and_the_plan_said_once():
 
 
 def test_of_many_some_are_named():
-    lines = told(*(looping(f"{name}.service") for name in "abcde"))
+    lines = report(*(looping(f"{name}.service") for name in "abcde"))
     assert lines[0] == "DO NOW     find out why a.service, b.service, c.service and 2 more fail:"
     assert sum("journalctl" in line for line in lines) == 3
 
 
 def test_one_that_the_node_lives_by_does_not_hide_the_plan_for_the_others():
-    lines = told(looping("kubelet.service", protected=True), looping("b.service"))
+    lines = report(looping("kubelet.service", protected=True), looping("b.service"))
     assert "sudo sexton fix plan" in "\n".join(lines)

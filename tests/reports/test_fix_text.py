@@ -11,8 +11,8 @@ from sexton.cure.journal import STOPPED, Run, StepRecord
 from sexton.cure.remedies import reboot_node
 from sexton.cure.rollback import RolledBack
 from sexton.model.plan import Condition, Refusal
-from sexton.reports.json.fix import applied_json
 from sexton.reports.text.fix import (
+    applied_json,
     applied_text,
     plan_shell,
     plan_text,
@@ -105,7 +105,7 @@ def test_the_shell_is_shell_and_holds_no_line_of_anybody_elses():
     assert code == ["set -eu", "true"]
 
 
-def test_what_was_done_and_what_was_not_reached_are_told_apart():
+def test_what_was_done_and_what_was_not_reached_are_distinct():
     steps = [
         StepDone(step(), DONE, "stopped it", (("it runs", True, "no"),)),
         StepDone(step(id="2-mask"), FAILED, "read-only file system"),
@@ -120,7 +120,7 @@ def test_what_was_done_and_what_was_not_reached_are_told_apart():
     assert "fix verify" not in text
 
 
-def test_what_a_freeing_step_measured_is_told_to_people_and_programs():
+def test_what_a_freeing_step_measured_is_in_the_text_and_the_json():
     outcome = {
         "freed": 3000,
         "said": "3,000 dying cgroups freed",
@@ -132,8 +132,8 @@ def test_what_a_freeing_step_measured_is_told_to_people_and_programs():
     done = StepDone(step(id="4-free"), DONE, "3,000 dying cgroups freed", (), outcome)
     text = " ".join(applied_text(plan(), Applied("run-1", [done]), 88).split())
     assert "in swap 0 B before, 1.0 MiB after 34.9 µs for each zombie" in text
-    (told,) = applied_json(plan(), Applied("run-1", [done]))["steps"]
-    assert (told["told"], told["outcome"]) == (outcome["told"], {"freed": 3000})
+    (shown,) = applied_json(plan(), Applied("run-1", [done]))["steps"]
+    assert (shown["told"], shown["outcome"]) == (outcome["told"], {"freed": 3000})
 
 
 def test_an_undo_of_nothing_is_told_from_one_that_was_done_before():

@@ -70,7 +70,7 @@ def made(**more: object) -> Preflight:
 
 
 @pytest.mark.parametrize("width", [80, 88, 120])
-def test_this_node_fits_on_one_screen_with_everything_asked_for(tmp_path, width):
+def test_this_node_fits_on_one_screen_with_every_option(tmp_path, width):
     found = preflight(open_host(), Wanted(tmp_path, LIMITS, Parts(stacks=True)))
     lines = preflight_text(found, width).splitlines()
     assert len(lines) <= MOST_LINES
@@ -109,15 +109,15 @@ def test_what_is_missing_says_what_would_help():
     ring = KernelUse("event ring", ("sched:x",), 4096, "how", "tracefs is not mounted", "mount it")
     perf = Program("perf", "records", "perf is not installed", "apt-get install it")
     right = Right("CAP_SYSLOG", "the log", True, False, "no log then")
-    told = preflight_text(made(reads=(denied,), kernel=(ring,), programs=(perf,), rights=(right,)))
-    assert "kmsg.log              denied: no → sudo it" in told
-    assert "unavailable: tracefs is not mounted → mount it" in told
-    assert "unavailable: perf is not installed → apt-get install it" in told
-    assert " CAP_SYSLOG        MISSING  no log then" in told
-    assert "0 B of kernel buffers" in told  # what cannot be had takes none
+    text = preflight_text(made(reads=(denied,), kernel=(ring,), programs=(perf,), rights=(right,)))
+    assert "kmsg.log              denied: no → sudo it" in text
+    assert "unavailable: tracefs is not mounted → mount it" in text
+    assert "unavailable: perf is not installed → apt-get install it" in text
+    assert " CAP_SYSLOG        MISSING  no log then" in text
+    assert "0 B of kernel buffers" in text  # a ring that cannot be armed takes none
 
 
-def test_a_disk_too_small_for_what_was_asked_is_said():
+def test_a_disk_that_is_too_small_is_reported():
     tight = ROOM._replace(free_bytes=10 << 20)
     assert "MORE THAN IS FREE" in preflight_text(made(room=tight))
     assert "MORE THAN IS FREE" not in preflight_text(made())
@@ -176,7 +176,7 @@ def test_where_minutes_go_is_said_without_the_password(tmp_path):
 
 
 @pytest.mark.root
-def test_nobody_may_not_write_there_and_is_told_so_in_one_line(place: BoundInstall, tmp_path: Path):
+def test_a_directory_without_write_permission_is_one_line(place: BoundInstall, tmp_path: Path):
     ended = place.run("record", "/var/lib/sexton-test-nobody", "--preflight", via=NOBODY)
     assert (ended.returncode, ended.stderr) == (2, "")
     lines = ended.stdout.splitlines()

@@ -90,8 +90,8 @@ def test_where_process_1_is_not_systemd_its_units_are_not_here(tmp_path, capsys)
     (tmp_path / "proc/1").mkdir(parents=True)
     (tmp_path / "proc/1/comm").write_text("runit\n")
     assert main(["sources", "--root", str(tmp_path), "--json"]) == 0
-    told = {source["id"]: source for source in json.loads(capsys.readouterr().out)["sources"]}
-    units = told["systemd.units"]
+    by_id = {source["id"]: source for source in json.loads(capsys.readouterr().out)["sources"]}
+    units = by_id["systemd.units"]
     assert (units["state"], units["detail"]) == ("absent", "no systemd: PID 1 is runit")
     assert units["grant"] == ""
 

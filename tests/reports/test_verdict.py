@@ -27,7 +27,7 @@ def lines(diagnosis: Diagnosis, label: str, width: int = 110) -> list[str]:
     return [line for line in verdict_text(diagnosis, width).splitlines() if f" {label} " in line]
 
 
-def test_rivals_are_told_in_a_line_with_what_speaks_against_the_loser():
+def test_rivals_are_in_one_line_with_the_evidence_against_the_weaker():
     rivals = (
         Rival("zombie_memcgs", Strength.PROVEN, True, "so"),
         Rival("direct_reclaim", Strength.POSSIBLE, False, "so", ("too few",)),
@@ -54,14 +54,14 @@ def marked(diagnosis: Diagnosis, *chains: Chain) -> Diagnosis:
     )
 
 
-def test_a_job_that_died_on_a_healthy_node_is_told_first_and_costs_no_exit_code():
-    told = verdict_text(marked(HEALTHY)).split("\n\n")
-    assert told[0].startswith("HEALTHY")
-    said = " ".join(told[1].split())
+def test_a_job_that_died_on_a_healthy_node_comes_first_and_costs_no_exit_code():
+    blocks = verdict_text(marked(HEALTHY)).split("\n\n")
+    assert blocks[0].startswith("HEALTHY")
+    said = " ".join(blocks[1].split())
     assert said.startswith('"job 17 died" (marked by hand), at 21:20:02 UTC. Nothing')
     assert "recorded on this node explains it; check the job's other nodes." in said
-    assert told[-1].rstrip().endswith("exit 0: healthy (make demo shows a sick one)")
-    assert "noted" not in "".join(told)
+    assert blocks[-1].rstrip().endswith("exit 0: healthy (make demo shows a sick one)")
+    assert "noted" not in "".join(blocks)
 
 
 def test_a_death_that_nothing_explains_is_listed_on_a_sick_node_and_noted_nowhere():
@@ -71,7 +71,7 @@ def test_a_death_that_nothing_explains_is_listed_on_a_sick_node_and_noted_nowher
     assert not lines(marked(SICK), "NOTED")
 
 
-def test_what_the_chain_tells_is_not_noted_again():
+def test_findings_of_the_chain_are_not_noted_again():
     noted = replace(DEATH, id="direct_reclaim", summary="some pages were scanned", entities={})
     loose = replace(SICK, findings=(*SICK.findings, noted))
     assert lines(loose, "NOTED")[0].endswith("some pages were scanned")
@@ -80,7 +80,7 @@ def test_what_the_chain_tells_is_not_noted_again():
     assert not lines(replace(more, findings=(*more.findings, grave)), "NOTED")
 
 
-def test_a_chain_that_has_only_notes_to_add_is_not_told_as_one():
+def test_a_chain_that_has_only_notes_to_add_is_not_shown():
     noted = replace(DEATH, id="direct_reclaim", summary="some pages were scanned", entities={})
     chain = Chain((link("zombie_memcgs", "direct_reclaim"),))
     more = replace(SICK, chains=(*SICK.chains, chain), findings=(*SICK.findings, noted))
@@ -90,7 +90,7 @@ def test_a_chain_that_has_only_notes_to_add_is_not_told_as_one():
     assert lines(more, "NOTED")[0].endswith("some pages were scanned")
 
 
-def test_what_rises_together_is_told_with_what_would_prove_it():
+def test_what_rises_together_is_reported_with_what_would_prove_it():
     both = ("direct_reclaim", "quota_throttling")
     found = Coincidence(both, "both were there", "stacks")
     (line,) = lines(replace(SICK, coincidences=(found,)), "TOGETHER")
@@ -98,7 +98,7 @@ def test_what_rises_together_is_told_with_what_would_prove_it():
 
 
 @pytest.mark.parametrize(("unit", "shown"), [("ecs.service", False), ("other.service", True)])
-def test_a_crash_loop_seen_by_its_cgroups_is_not_told_twice(unit, shown):
+def test_a_crash_loop_seen_by_its_cgroups_is_not_reported_twice(unit, shown):
     churn = Finding(
         "cgroup_churn", Verdict.PRESENT, Severity.WARNING, "9 died", entities={"unit": (unit,)}
     )
@@ -116,16 +116,16 @@ def test_a_crash_loop_seen_by_its_cgroups_is_not_told_twice(unit, shown):
     assert (" ALSO " in text, "RIVALS" in text, "9 died" in text) == (shown, shown, shown)
 
 
-def test_of_a_second_chain_only_what_is_new_is_told():
+def test_of_a_second_chain_only_what_is_new_is_shown():
     first = Chain((link("a", "b"), link("b", "c")))
     other_root = Chain((link("x", "b"), link("b", "c")))
     other_end = Chain((link("a", "b"), link("b", "z")))
-    told = [chain.findings for chain in new_links((first, other_root, other_end, first))]
-    assert told == [("a", "b", "c"), ("x", "b"), ("b", "z")]
+    fresh = [chain.findings for chain in new_links((first, other_root, other_end, first))]
+    assert fresh == [("a", "b", "c"), ("x", "b"), ("b", "z")]
 
 
 def test_a_healthy_node_with_much_to_note_still_fits_fifteen_lines():
-    summary = "a thing that is there and costs nobody anything, told at some length in its summary"
+    summary = "a thing that is there and costs nobody anything, described in a rather long summary"
     noted = [
         Finding(f"noted_{number}", Verdict.PRESENT, Severity.INFO, summary) for number in range(4)
     ]

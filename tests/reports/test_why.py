@@ -18,8 +18,7 @@ from sexton.model.finding import Missing
 from sexton.model.rows.recorder import Mark
 from sexton.model.why import Moment, Occasions, Subject, Why
 from sexton.model.window import Batch, Window
-from sexton.reports.json.why import why_json
-from sexton.reports.text.why import why_text
+from sexton.reports.text.why import why_json, why_text
 from tests.support.incident import UPTIME_S, WALL_S, incident
 
 CORE = Ranked("core", "core 5", "system time", "% of a core", 99.0, 2.5, 48.2, 0.001, 0.004, 6.6, 6)
@@ -95,7 +94,7 @@ def test_what_did_nothing_is_said_to_have_done_nothing_and_what_was_looked_at():
     assert text.endswith("exit 0: nothing is wrong with core 7")
 
 
-def test_of_a_moment_in_which_nothing_happened_only_the_lasting_is_told():
+def test_of_a_moment_in_which_nothing_happened_only_the_lasting_is_reported():
     window = incident(burning=False, resets=False)
     diagnosis = diagnose(window)
     calm = answer(Subject("moment", "21:20:05", window.start + 5), diagnosis, window)
@@ -107,7 +106,7 @@ def test_of_a_moment_in_which_nothing_happened_only_the_lasting_is_told():
     assert "Nothing began" not in flat(why_text(struck))
 
 
-def test_few_events_are_never_called_significant_and_the_smallest_p_is_told():
+def test_few_events_are_never_called_significant_and_the_smallest_p_is_given():
     text = flat(why_text(why(aligned=aligned(1, 0, CORE))))
     assert "the 30 s before 1 hold of core 5, against 24 quiet windows" in text
     assert "no p below 0.08 is possible" in text
@@ -147,7 +146,7 @@ def test_rivals_stand_side_by_side_with_what_speaks_against_them():
     assert "both rose would prove more: stacks" in text
 
 
-def test_many_moments_are_told_by_the_first_and_the_last():
+def test_of_many_moments_the_first_and_the_last_are_shown():
     moments = tuple(Moment(float(n), 1_740_000_000.0 + n) for n in range(4000))
     occasions = Occasions("end of a.service", "ends of a.service", moments)
     text = flat(why_text(why(occasions=occasions), 110))
@@ -155,7 +154,7 @@ def test_many_moments_are_told_by_the_first_and_the_last():
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 88, 120, 400])
-def test_no_line_but_a_command_is_wider_than_asked_for(width: int):
+def test_no_line_but_a_command_is_wider_than_requested(width: int):
     lacking = (Missing("a thing " * 30, "sudo " + "x" * 200),)
     full = why(aligned=aligned(6, 1, CORE, TASK), missing=lacking, story=("At 02:14 " * 20,))
     for line in why_text(full, width).splitlines():
@@ -207,16 +206,16 @@ def test_json_is_plain_and_whole():
 
 
 def test_json_has_what_the_page_has():
-    told = why_json(why(aligned=aligned(1, 0, CORE)))
-    assert list(told)[:3] == ["schema", "exit", "about"]
-    assert told["schema"] == "sexton.why/1"
-    assert told["about"]["kind"] == "core"
-    assert told["about"]["name"] == "5"
-    assert told["chain"] == told["chains"][0]
-    assert told["chain"]["root"] == "crash_looping_unit"
-    assert told["concerned"] == ["saturated_core", "starved_napi", "nic_resets"]
-    assert {finding["id"] for finding in told["findings"]} >= {"zombie_memcgs", "nic_resets"}
-    assert told["occasions"]["times"] == [1_740_000_008.0]
-    assert told["aligned"]["significant"] == 0
-    assert told["aligned"]["ranked"][0]["lead_s"] == 6.6
+    document = why_json(why(aligned=aligned(1, 0, CORE)))
+    assert list(document)[:3] == ["schema", "exit", "about"]
+    assert document["schema"] == "sexton.why/1"
+    assert document["about"]["kind"] == "core"
+    assert document["about"]["name"] == "5"
+    assert document["chain"] == document["chains"][0]
+    assert document["chain"]["root"] == "crash_looping_unit"
+    assert document["concerned"] == ["saturated_core", "starved_napi", "nic_resets"]
+    assert {finding["id"] for finding in document["findings"]} >= {"zombie_memcgs", "nic_resets"}
+    assert document["occasions"]["times"] == [1_740_000_008.0]
+    assert document["aligned"]["significant"] == 0
+    assert document["aligned"]["ranked"][0]["lead_s"] == 6.6
     assert why_json(why(name="7"))["chain"] is None

@@ -85,8 +85,8 @@ def test_a_sick_node_says_how_many_who_what_and_how_fast():
 
 
 def test_the_counts_add_up_and_the_rest_is_said():
-    told = tally(sick())
-    assert sum(owner.dying or 0 for owner in told.owners) + (told.left_over or 0) == 68_440
+    counted = tally(sick())
+    assert sum(owner.dying or 0 for owner in counted.owners) + (counted.left_over or 0) == 68_440
 
 
 @pytest.mark.parametrize("width", [20, 60, 88, 120, 500])
@@ -96,11 +96,11 @@ def test_lines_keep_to_the_width_but_for_what_is_to_be_copied(width: int):
 
 
 def test_hostile_names_are_escaped_in_text_and_json():
-    told = tally(sick())
-    for output in (zombies_text(told, sick()), json.dumps(zombies_json(told))):
+    counted = tally(sick())
+    for output in (zombies_text(counted, sick()), json.dumps(zombies_json(counted))):
         assert "\x1b" not in output
         assert "\udcff" not in output
-    assert "\\xff\\x1b[2J<b>" in zombies_text(told, sick(), 120)
+    assert "\\xff\\x1b[2J<b>" in zombies_text(counted, sick(), 120)
 
 
 def test_json_keeps_its_contract():
@@ -114,14 +114,14 @@ def test_json_keeps_its_contract():
 
 
 def test_what_cannot_be_known_is_null_with_its_reason():
-    told = tally(blind())
-    found = zombies_json(told)
+    counted = tally(blind())
+    found = zombies_json(counted)
     assert (found["dying"], found["total"], found["bytes"]) == (None, None, None)
     assert found["live"] == 240
     assert "cgroup namespace" in found["reason"]
     assert "Permission denied" in found["bytes_reason"]
-    assert not told.counted
-    text = zombies_text(told, blind())
+    assert not counted.counted
+    text = zombies_text(counted, blind())
     assert text.startswith("The number of zombies is unknown.")
     assert "are not comparable" in " ".join(text.split())
     assert "nsenter" in text

@@ -48,7 +48,7 @@ def test_a_node_without_a_nic_is_pinned_nowhere_and_says_so(tmp_path):
     assert "no NIC interrupts" in note
 
 
-def test_a_host_is_asked_once(tmp_path, monkeypatch):
+def test_a_host_is_looked_up_once(tmp_path, monkeypatch):
     host = Tree(tmp_path).host()
     first = off_the_nic(host)
     monkeypatch.setattr(cores, "nic_cores", lambda _: 1 / 0)

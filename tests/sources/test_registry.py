@@ -20,7 +20,7 @@ print(*sorted({name.split(".")[2] for name in sys.modules if name.count(".") == 
 
 
 @pytest.mark.parametrize("source", all_sources(), ids=lambda source: source.id)
-def test_a_folder_tells_the_option_that_all_its_sources_wait_for(source: Source):
+def test_a_folder_names_the_option_that_enables_its_sources(source: Source):
     folder = importlib.import_module(f"sexton.sources.{source.id.partition('.')[0]}")
     assert getattr(folder, "OPT_IN", "") == source.opt_in
 

@@ -1,18 +1,20 @@
 """Which cores serve no NIC interrupt: the only ones on which a costly read may run.
 
 A read that walks inside the kernel cannot be interrupted, so not even a deadline protects the core
-it runs on. It must never be the core that the NIC's watchdog waits for.
+it runs on. It must never be the core that the NIC's watchdog waits for. So such reads are made by
+a child process that is pinned to the other cores.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied
 from sexton.host.host import Host
-from sexton.host.reader import text
-from sexton.sources.procfs.irq_affinity import cpu_list
+from sexton.host.runner import run
+from sexton.sources.procfs.irq_affinity import irq_cpus
 
 
 class Spared(NamedTuple):
@@ -37,7 +39,7 @@ def nic_cores(host: Host) -> frozenset[int]:
         # virtio's queues belong to the PCI device above the virtio one
         for irqs in (f"{device}/device/msi_irqs", f"{device}/device/../msi_irqs"):
             for irq in _names(host, f"/sys/class/net/{irqs}"):
-                cores.update(_irq_cores(host, irq))
+                cores.update(irq_cpus(host.files, irq))
     return frozenset(cores)
 
 
@@ -48,15 +50,15 @@ def _names(host: Host, path: str) -> list[str]:
         return []
 
 
-def _irq_cores(host: Host, irq: str) -> tuple[int, ...]:
-    for file in ("effective_affinity_list", "smp_affinity_list"):
-        try:
-            cores = cpu_list(text(host.files, f"/proc/irq/{irq}/{file}"))
-        except (SourceAbsent, SourceDenied, ValueError):
-            continue
-        if cores:
-            return cores
-    return ()
+def run_child(host: Host, path: str, deadline_s: float, *script: str) -> bytes:
+    """The output of a Python script and its arguments, run off the NIC's cores to read `path`."""
+    argv = (sys.executable, "-I", "-S", "-c", *script)
+    ended = run(argv, deadline_s, cpus=off_the_nic(host).cpus)
+    if ended.status != 0:
+        last = ended.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        kind = SourceDenied if "PermissionError" in last else SourceAbsent
+        raise kind(path, last or f"the reader exited with {ended.status}")
+    return ended.output
 
 
 def _spare(busy: frozenset[int]) -> Spared:

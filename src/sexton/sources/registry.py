@@ -1,4 +1,4 @@
-"""How a source declares itself, and how they are all found.
+"""How a source is declared, and the list of all sources.
 
 A source is one module per kernel file or interface. A plain file needs only a pure parser::
 
@@ -9,9 +9,8 @@ Anything else is a class that is opened once per window and may keep state betwe
 
     @source("/dev/kmsg", rows=(KernelEvent,), period_s=1.0, grant="sudo sexton diagnose")
     class Kmsg(Reading):
-        def __init__(self, host: Host) -> None: ...
         def collect(self) -> Iterable[Row]: ...
-        def close(self) -> None: ...  # only where something is to be released
+        def close(self) -> None: ...  # only if something must be released
 
 The module's dotted name under `sexton.sources` is the source's id (``procfs.stat``).
 """
@@ -24,27 +23,34 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TypeVar
 
 import sexton.sources
 from sexton.errors import SourceAbsent
 from sexton.host.host import Host
-from sexton.host.reader import text
+from sexton.host.reader import Files, text
 from sexton.model.frozen import Frozen, frozen
 from sexton.model.row import Row
 
 _PACKAGE = "sexton.sources."
 
 
-class Reading(Protocol):
+class Reading:
     """An opened source."""
 
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @property
+    def _files(self) -> Files:
+        return self._host.files
+
     def collect(self) -> Iterable[Row]:
-        """The current rows; raises `SourceError` if there are none to be had."""
+        """The current rows; raises `SourceError` if the source cannot be read."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Release everything; called exactly once. Most hold nothing."""
-        return
+        """Release everything; called exactly once. Most have nothing to release."""
 
 
 @frozen
@@ -73,16 +79,14 @@ class Source(Frozen):
         return sys.modules[_PACKAGE + self.id].__doc__ or ""
 
 
-class _FileReading(NamedTuple):
-    host: Host
-    path: str
-    parse: Callable[[str], Iterable[Row]]
+class _FileReading(Reading):
+    def __init__(self, host: Host, path: str, parse: Callable[[str], Iterable[Row]]) -> None:
+        super().__init__(host)
+        self._path = path
+        self._parse = parse
 
     def collect(self) -> Iterable[Row]:
-        return self.parse(text(self.host.files, self.path))
-
-    def close(self) -> None:
-        pass
+        return self._parse(text(self._files, self._path))
 
 
 _found: dict[str, Source] = {}
@@ -129,8 +133,7 @@ def source(  # noqa: PLR0913 - all but one are named at the call
 
     def register(opened: Opened) -> Opened:
         name = opened.__module__.removeprefix(_PACKAGE)
-        declared = Source(name, path, rows, period_s, deadline_s, grant, opened)
-        _found[name] = replace(declared, opt_in=opt_in)
+        _found[name] = Source(name, path, rows, period_s, deadline_s, grant, opened, opt_in=opt_in)
         return opened
 
     return register
@@ -138,7 +141,7 @@ def source(  # noqa: PLR0913 - all but one are named at the call
 
 @cache
 def all_sources() -> tuple[Source, ...]:
-    """Every source, found by walking the folders; sorted by id."""
+    """Every source in the folders, sorted by id."""
     _import(None)
     return tuple(_found[name] for name in sorted(_found))
 
@@ -179,5 +182,5 @@ def disabled(source: Source, why: str, grant: str) -> Source:
 
 
 def sources_of(*kinds: type[Row]) -> tuple[Source, ...]:
-    """The sources that give any of these rows, for commands that need only a few."""
+    """The sources that provide any of these rows, for commands that need only a few."""
     return tuple(source for source in all_sources() if set(source.rows) & set(kinds))

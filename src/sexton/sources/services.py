@@ -1,6 +1,7 @@
 r"""What an audit reads about services besides their state: usage, last log line, dependants.
 
-None of these is a registered source: only an audit needs them, and a diagnosis should not pay.
+None of these is a registered source: only an audit needs them, and a diagnosis should not pay
+for them.
 
 **CPU time and I/O** of the services' cgroups, read twice by an audit. ``cpu.stat`` (`usage_usec`)
 and ``io.stat`` on v2, ``cpuacct.usage`` (nanoseconds) and ``blkio.throttle.io_service_bytes`` on
@@ -40,15 +41,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
-from sexton.errors import SourceAbsent, SourceError
+from sexton.errors import SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text, walk
 from sexton.model.audit import CgroupUsage
-from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
+from sexton.sources.cgroupfs.layout import cgroup_mounts, controller_mount, v1_mounts
 from sexton.sources.kmsg.journal import journal_text
-from sexton.sources.kmsg.records import field, journal_entry, microseconds
+from sexton.sources.kmsg.records import field, journal_entries, microseconds
 from sexton.sources.registry import Reading, Source
 from sexton.sources.systemd.bus import SYSTEMD, Call, Refusal, get, open_bus
 
@@ -76,28 +78,16 @@ def blkio_total(content: str) -> int | None:
 class Usage(Reading):
     """Services' cgroups, wherever the hierarchies are mounted."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
     def collect(self) -> Iterable[CgroupUsage]:
         mounts = cgroup_mounts(self._host)
-        second = [mount.mount_point for mount in mounts if mount.fstype == "cgroup2"]
-        cpu = [mount.mount_point for mount in v1_mounts(mounts, "cpuacct")]
+        top, version = controller_mount(mounts, "cpuacct", PATH)
         block = [mount.mount_point for mount in v1_mounts(mounts, "blkio")]
-        top = min(cpu or second, key=len, default=None)
-        if top is None:
-            raise SourceAbsent(PATH, "no hierarchy that counts CPU time is mounted here")
-        return list(self._rows(top, bool(cpu), min(block, key=len, default=None)))
+        return list(self._rows(top, version, min(block, key=len, default=None)))
 
-    def _rows(self, top: str, first: bool, block: str | None) -> Iterator[CgroupUsage]:
-        given = 0
-        for path, _, _ in walk(self._host.files, top, _DEPTH):
-            if not path.endswith(".service"):
-                continue
-            given += 1
-            if given > MOST:
-                return
-            if first:
+    def _rows(self, top: str, version: int, block: str | None) -> Iterator[CgroupUsage]:
+        paths = (directory.path for directory in walk(self._files, top, _DEPTH))
+        for path in islice((path for path in paths if path.endswith(".service")), MOST):
+            if version == 1:
                 nanoseconds = _number(self._text(f"{top}{path}/cpuacct.usage"))
                 cpu = None if nanoseconds is None else nanoseconds // 1000
                 moved = self._text(f"{block}{path}/blkio.throttle.io_service_bytes")
@@ -112,7 +102,7 @@ class Usage(Reading):
 
     def _text(self, path: str) -> str | None:
         try:
-            return text(self._host.files, path, _MOST_BYTES)
+            return text(self._files, path, _MOST_BYTES)
         except SourceError:  # gone, or the controller is off there
             return None
 
@@ -124,11 +114,7 @@ def _number(content: str | None) -> int | None:
 
 def usage_source() -> Source:
     """For a sampler; not registered."""
-
-    def opened(host: Host) -> Reading:
-        return Usage(host)
-
-    return Source("cgroupfs.usage", PATH, (CgroupUsage,), 0.0, 2.0, "", opened)
+    return Source("cgroupfs.usage", PATH, (CgroupUsage,), 0.0, 2.0, "", Usage)
 
 
 LINES = 3000
@@ -143,10 +129,9 @@ def last_logged(host: Host) -> dict[str, float]:
 def parse_last_logged(lines: str) -> dict[str, float]:
     """By unit, from the lines of ``journalctl -o json``."""
     found: dict[str, float] = {}
-    for line in lines.split("\n"):
-        entry = journal_entry(line) if line else None
-        unit = field(entry, "_SYSTEMD_UNIT") if entry else None
-        wall_us = microseconds(entry, "__REALTIME_TIMESTAMP") if entry else None
+    for entry in journal_entries(lines):
+        unit = field(entry, "_SYSTEMD_UNIT")
+        wall_us = microseconds(entry, "__REALTIME_TIMESTAMP")
         if unit and wall_us is not None:
             found[unit] = max(found.get(unit, 0.0), wall_us / 1e6)
     return found

@@ -18,6 +18,7 @@ only with UNIX_DIAG (a module on some kernels); a connection not yet accepted ha
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -190,10 +191,9 @@ def _messages(received: bytes) -> Iterator[tuple[int, bytes]]:
 def _raise_error(body: bytes) -> None:
     code = -struct.unpack_from("=i", body)[0] if len(body) >= 4 else 0
     if code:
-        reason = os.strerror(code)
-        if reason == os.strerror(2):  # ENOENT: this kernel has no such handler
+        if code == errno.ENOENT:  # this kernel has no such handler
             raise SourceAbsent(PATH, "not supported by this kernel")
-        raise SourceDenied(PATH, reason)
+        raise SourceDenied(PATH, os.strerror(code))
 
 
 def _owners(host: Host, pids: Iterable[int], end: float) -> tuple[dict[int, int], bool]:

@@ -48,7 +48,7 @@ from sexton.model.rows.node import Node
 from sexton.model.window import Batch, Window
 from sexton.record.sampler import Sampler
 from sexton.host.host import open_host
-from sexton.reports.json.audit import audit_json
+from sexton.reports.text.audit import audit_json
 
 host = open_host()
 with Sampler(host, wanted_sources()) as sampler:

@@ -12,7 +12,7 @@ import pytest
 from sexton.errors import CommandError
 from sexton.model.audit import Audit, EnabledUnit, Enabling, Fault, Need, RestartPolicy, Subject
 from sexton.prevent.audit import changes, policy
-from sexton.reports.json.audit import audit_json
+from sexton.reports.text.audit import audit_json
 
 TODAY = date(2026, 11, 15)
 POLICY = """

@@ -12,10 +12,8 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 
 from sexton.model.audit import Need
 from sexton.prevent.gate import Gate
-from sexton.reports.json.gate import gate_json
-from sexton.reports.json.gate_junit import gate_junit
-from sexton.reports.json.gate_sarif import gate_sarif
-from sexton.reports.text.gate import gate_text
+from sexton.reports.json.gate_ci import gate_junit, gate_sarif
+from sexton.reports.text.gate import gate_json, gate_text
 from tests.prevent.gate.making import audit_of, census, gate_of, image, place, subject, window
 from tests.prevent.gate.schemas import SARIF, errors, schema
 

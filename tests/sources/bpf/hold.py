@@ -76,12 +76,13 @@ def hold(program: int) -> float:
 
 def raise_loopback() -> None:
     """In a new network namespace the loopback is down."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        fcntl.ioctl(asked, 0x8914, struct.pack("16sH14x", b"lo", 0x41))  # SIOCSIFFLAGS: up, running
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        # SIOCSIFFLAGS: up, running
+        fcntl.ioctl(control, 0x8914, struct.pack("16sH14x", b"lo", 0x41))
 
 
 class Hold:
-    """A core that will be held when told."""
+    """A core that will be held on request."""
 
     def __init__(self, child: subprocess.Popen[str]) -> None:
         self._child = child

@@ -15,7 +15,7 @@ from sexton.sources.bpf.budget import (
     ON,
     OTHER_NS,
     PART,
-    Charge,
+    Cost,
     Duty,
     Events,
     Measured,
@@ -81,8 +81,14 @@ def test_no_core_pays_more_than_all_and_the_worst_no_less_than_its_part(by_core)
 REST, WATCH, SAMPLE = Orders(False, False), Orders(True, False), Orders(True, True)
 
 
+def sampled(core: int, percent: float, seconds: float) -> Cost:
+    """What a sample cost the core that paid most, in per cent of it."""
+    whole_ns = percent * seconds * 1e7
+    return Cost("run_time_ns", 0, 0, seconds, whole_ns, core, whole_ns)
+
+
 class Run:
-    """A reading a second; each sampled second costs what is asked for."""
+    """A reading a second; each sampled second costs `percent` of a core."""
 
     def __init__(self) -> None:
         self.duty, self.now = Duty(), 1000.0
@@ -95,7 +101,7 @@ class Run:
             given.append(self.orders)
             self.now += 1
             if self.orders.sample:
-                self.duty.charge(Charge(3, percent, 1.0), self.now)
+                self.duty.charge(sampled(3, percent, 1.0), self.now)
             self.orders = self.duty.orders(self.now, alarm, pending)
         return given
 
@@ -168,5 +174,5 @@ def test_a_wait_under_way_keeps_it_watching_until_it_ends_but_not_forever():
 
 def test_a_reading_that_comes_late_is_spread_over_its_own_length():
     duty = Duty(mode=PART)
-    duty.charge(Charge(0, 0.6, 20.0), 50.0)
+    duty.charge(sampled(0, 0.6, 20.0), 50.0)
     assert duty.mode == OFF

@@ -102,12 +102,12 @@ def programs() -> dict[int, str]:
     """Every BPF program in this kernel: its id and its name."""
     found, at = {}, 0
     while True:
-        asked = bytearray(struct.pack("=III", at, 0, 0))
+        request = bytearray(struct.pack("=III", at, 0, 0))
         try:
-            syscalls.call(NEXT_ID, asked)
+            syscalls.call(NEXT_ID, request)
         except FileNotFoundError:
             return found
-        at = struct.unpack_from("=III", asked)[1]
+        at = struct.unpack_from("=III", request)[1]
         try:
             descriptor = syscalls.call(FD_BY_ID, struct.pack("=III", at, 0, 0))
         except FileNotFoundError:  # gone since
@@ -248,7 +248,7 @@ def test_a_flood_throttles_it_and_a_trigger_brings_it_back(waits: SoftirqWaits):
         "with what the kernel's measure leaves out"
     )
     rows = list(waits.collect())
-    assert [type(row) for row in rows] == [ProbeCost], "nothing is told of what was not watched"
+    assert [type(row) for row in rows] == [ProbeCost], "no rows for what was not watched"
     assert cost(rows).watched is False
     waits._host.memo[ALARM] = time.monotonic() + 60
     assert cost(waits.collect()).mode == "on"
@@ -277,14 +277,14 @@ def test_where_the_kernel_cannot_measure_the_cost_is_an_estimate(waits, monkeypa
     send(2000)
     assert cost(waits.collect()).method == "", "too soon to be a second's cost"
     time.sleep(SHORTEST_SAMPLE_S)
-    told = cost(waits.collect())
-    assert told.method == "estimate"
-    assert told.runs >= 4000
-    assert told.run_ns >= 2000 * 300
+    estimated = cost(waits.collect())
+    assert estimated.method == "estimate"
+    assert estimated.runs >= 4000
+    assert estimated.run_ns >= 2000 * 300
 
 
 class _Moving(LiveFiles):
-    """This machine's files, with cores that come online when told."""
+    """This machine's files, with cores that come online on request."""
 
     online = b"0\n"
 

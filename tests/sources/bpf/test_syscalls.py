@@ -1,4 +1,4 @@
-"""bpf(2) itself: what it refuses, in words, and what is asked of it."""
+"""bpf(2) itself: the errors for what it refuses, and the calls that are made."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def test_a_machine_whose_number_is_not_known_is_absent(machine: str, pointer: in
         (errno.ENOMEM, SourceMalformed, "allocate memory"),
     ],
 )
-def test_a_refusal_is_told_in_words(monkeypatch, code: int, kind: type[SourceError], words: str):
+def test_a_refusal_has_a_readable_reason(
+    monkeypatch, code: int, kind: type[SourceError], words: str
+):
     def refuse(*_: object) -> int:
         raise OSError(code, os.strerror(code))
 
@@ -46,12 +48,12 @@ def test_a_refusal_is_told_in_words(monkeypatch, code: int, kind: type[SourceErr
         syscalls.update(3, bytes(8))
 
 
-def test_an_old_kernel_that_is_out_of_locked_memory_is_asked_again(monkeypatch):
+def test_an_old_kernel_that_is_out_of_locked_memory_is_called_again(monkeypatch):
     limits = [(65536, 65536)]
-    asked = []
+    calls = []
 
     def call(command: int, _: bytes) -> int:
-        asked.append(command)
+        calls.append(command)
         if limits[-1][0] == 65536:
             raise OSError(errno.EPERM, "Operation not permitted")
         return 9
@@ -60,15 +62,15 @@ def test_an_old_kernel_that_is_out_of_locked_memory_is_asked_again(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, limit: limits.append(limit))
     assert syscalls.create_map(syscalls.ARRAY, 8, b"sexton_test") == 9
-    assert asked == [syscalls.MAP_CREATE] * 2
+    assert calls == [syscalls.MAP_CREATE] * 2
     assert limits[-1] == (resource.RLIM_INFINITY,) * 2
 
 
 def test_where_the_limit_may_not_be_raised_it_is_denied_after_one_try(monkeypatch):
-    asked = []
+    calls = []
 
     def call(command: int, _: bytes) -> int:
-        asked.append(command)
+        calls.append(command)
         raise OSError(errno.EPERM, "Operation not permitted")
 
     def refuse(*_: object) -> None:
@@ -78,11 +80,11 @@ def test_where_the_limit_may_not_be_raised_it_is_denied_after_one_try(monkeypatc
     monkeypatch.setattr(resource, "setrlimit", refuse)
     with pytest.raises(SourceDenied):
         syscalls.create_map(syscalls.ARRAY, 8, b"sexton_test")
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 @pytest.mark.root
-def test_the_verifiers_reason_is_told():
+def test_the_verifiers_reason_is_kept():
     with pytest.raises(SourceMalformed, match="the verifier rejected our program: R0 !read_ok"):
         syscalls.load(Assembly().exit().encode(), b"sexton_test")
 
@@ -110,7 +112,7 @@ def test_a_map_gives_back_what_was_put_in():
 
 
 @pytest.mark.root
-def test_runs_move_while_the_kernel_is_asked_to_count():
+def test_runs_move_while_the_kernel_measures():
     program = syscalls.load(NOTHING, b"sexton_test")
     stats = None
     attached = syscalls.attach(b"sys_enter", program)

@@ -21,7 +21,7 @@ def test_v1_counts_in_nanoseconds():
     assert parse(kernel_text("cgroupfs.cpu_usage", "6.18"), "/a") == CgroupCpu("/a", 311178, None)
 
 
-def test_v2_counts_in_microseconds_and_tells_who_waited():
+def test_v2_counts_in_microseconds_and_has_the_time_waited():
     both = kernel_text("cgroupfs.cpu_usage", "6.1")  # cpu.stat, and cpu.pressure after it
     assert parse(both, "/a", both) == CgroupCpu("/a", 478545, 9497)
     assert parse(both, "/a") == CgroupCpu("/a", 478545, None)

@@ -11,6 +11,7 @@ import pytest
 from sexton.errors import SourceAbsent, SourceMalformed, SourceSkipped
 from sexton.host.host import Host, open_host
 from sexton.host.runner import Ended
+from sexton.sources import cores
 from sexton.sources.cgroupfs import estimate as module
 from sexton.sources.cgroupfs.estimate import JITTER_S, MOST_MEMCGS, Estimate, estimates
 from sexton.sources.cgroupfs.layout import read_layout
@@ -34,7 +35,7 @@ class Kernel:
         self._dead = dead or {}
         self.timed: list[str] = []
         self.runs = 0
-        self.cpus: object = "not asked"
+        self.cpus: object = "not set"
 
     def run(self, argv, deadline_s, cpus=None) -> Ended:
         self.runs += 1
@@ -93,7 +94,7 @@ def guess(host: Host) -> Estimate:
 def kernel(monkeypatch):
     def make(per_cgroup_s: float, dead: dict[str, int] | None = None) -> Kernel:
         made = Kernel(per_cgroup_s, dead)
-        monkeypatch.setattr(module, "run", made.run)
+        monkeypatch.setattr(cores, "run", made.run)
         return made
 
     return make
@@ -146,7 +147,7 @@ def test_kernel_memory_and_swap_may_hide_the_dead_as_well(kernel, tmp_path):
 def test_where_every_leaf_may_hide_many_nothing_is_timed_and_that_is_said(kernel, tmp_path):
     made = kernel(70e-6)
     host = v1(tmp_path, 60_000, dict.fromkeys(("/slice", *LEAVES), MOST_MEMCGS))
-    for _ in range(2):  # asked by another source, too
+    for _ in range(2):  # another source needs it, too
         with pytest.raises(SourceSkipped, match="may have more than"):
             estimates(host, read_layout(host))
     assert made.runs == 0
@@ -204,7 +205,7 @@ def test_v2_goes_by_the_kernels_own_count_of_the_dying(kernel, tmp_path):
 
 def test_all_is_timed_by_one_child_off_the_cores_of_the_nic(kernel, tmp_path, monkeypatch):
     made = kernel(0.0)
-    monkeypatch.setattr(module, "off_the_nic", lambda _: Spared(frozenset({1}), ""))
+    monkeypatch.setattr(cores, "off_the_nic", lambda _: Spared(frozenset({1}), ""))
     host = v1(tmp_path, 40)
     first = guess(host)
     assert guess(host) == first
@@ -245,13 +246,13 @@ def test_without_a_leaf_that_has_the_files_it_is_absent(kernel, tmp_path):
 
 
 def test_a_child_that_prints_junk_is_malformed(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "run", lambda *_, **__: Ended(0, b"\n99 x\n", b""))
+    monkeypatch.setattr(cores, "run", lambda *_, **__: Ended(0, b"\n99 x\n", b""))
     with pytest.raises(SourceMalformed):
         guess(v1(tmp_path, 40))
 
 
 def test_a_child_that_fails_says_why(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "run", lambda *_, **__: Ended(1, b"", b"x\nOSError: no\n"))
+    monkeypatch.setattr(cores, "run", lambda *_, **__: Ended(1, b"", b"x\nOSError: no\n"))
     with pytest.raises(SourceAbsent, match="OSError: no"):
         guess(v1(tmp_path, 40))
 

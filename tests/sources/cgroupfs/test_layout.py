@@ -23,7 +23,7 @@ TOP1 = "/sys/fs/cgroup/memory"
         ("5.10", "5.10-v1", ("v1", 1, "/sys/fs/cgroup/memory")),
     ],
 )
-def test_tells_the_hierarchies_of_real_kernels_apart(tmp_path, kernel, directories, expected):
+def test_recognises_the_hierarchies_of_real_kernels(tmp_path, kernel, directories, expected):
     tree = recorded(tmp_path, kernel, directories)
     tree.write(f"{expected[2]}/cgroup.controllers", "cpu memory\n")
     layout = read_layout(tree.host())
@@ -153,7 +153,7 @@ def test_a_kernel_without_the_memory_row_is_read_from_its_controllers(tmp_path):
     assert (layout.version, layout.comparable) == (2, True)
 
 
-def test_this_machine_in_a_namespace_is_told_what_to_do(tmp_path):
+def test_this_machine_in_a_namespace_gets_advice(tmp_path):
     class Elsewhere(Tree):
         def host(self) -> Host:
             return Host(open_host(str(self.root)).files, live=True)

@@ -20,7 +20,7 @@ TOP1 = "/sys/fs/cgroup/memory"
 TOP2 = "/sys/fs/cgroup"
 
 
-def asked(tree) -> Host:
+def thorough(tree) -> Host:
     """The host as `sexton zombies` opens it: who left them is the question."""
     return open_host(str(tree.root), thorough=True)
 
@@ -45,7 +45,7 @@ def test_v1_dead_children_hold_what_nobody_else_accounts_for(tmp_path):
     put1(tree, "/slice", local=1 << 20, total=4 << 20)
     put1(tree, "/slice/live", local=2 << 20, total=2 << 20)
     put1(tree, "/other", local=1 << 20, total=1 << 20)
-    rows = {row.path: row.bytes for row in Residuals(asked(tree)).collect()}
+    rows = {row.path: row.bytes for row in Residuals(thorough(tree)).collect()}
     assert rows == {"/slice": 1 << 20}
 
 
@@ -53,7 +53,7 @@ def test_a_parent_whose_children_are_all_dead_is_seen(tmp_path):
     tree = v1(tmp_path)
     put1(tree, "", local=0, total=8192)
     put1(tree, "/docker", local=0, total=8192)
-    (row,) = Residuals(asked(tree)).collect()
+    (row,) = Residuals(thorough(tree)).collect()
     assert (row.path, row.bytes, row.method) == ("/docker", 8192, EXACT)
 
 
@@ -63,7 +63,7 @@ def test_where_memory_stat_may_walk_the_plain_counters_give_an_upper_bound(tmp_p
     put1(tree, "", local=0, total=9 << 20)
     put1(tree, "/slice", local=1 << 20, total=4 << 20)
     put1(tree, "/slice/live", local=2 << 20, total=2 << 20)
-    rows = [(row.path, row.bytes, row.method) for row in Residuals(asked(tree)).collect()]
+    rows = [(row.path, row.bytes, row.method) for row in Residuals(thorough(tree)).collect()]
     assert rows == [("/slice", 2 << 20, V1_BOUND)]
 
 
@@ -76,7 +76,7 @@ def test_where_nothing_can_be_timed_safely_memory_stat_is_not_read(tmp_path, mon
     put1(tree, "", local=0, total=9 << 20)
     put1(tree, "/docker", local=0, total=8192)
     (tmp_path / f"{TOP1}/docker/memory.stat".lstrip("/")).unlink()  # a read of it gives no row
-    rows = [(row.path, row.bytes, row.method) for row in Residuals(asked(tree)).collect()]
+    rows = [(row.path, row.bytes, row.method) for row in Residuals(thorough(tree)).collect()]
     assert rows == [("/docker", 8192, V1_BOUND)]
 
 
@@ -85,7 +85,7 @@ def test_in_an_archive_the_price_is_paid_and_nothing_is_timed(tmp_path, monkeypa
     tree = v1(tmp_path)
     put1(tree, "", local=0, total=8192)
     put1(tree, "/docker", local=0, total=8192)
-    taken = dataclasses.replace(asked(tree), moment=(1.0, 2.0))
+    taken = dataclasses.replace(thorough(tree), moment=(1.0, 2.0))
     (row,) = Residuals(taken).collect()
     assert row.method == EXACT
 
@@ -94,7 +94,7 @@ def test_it_is_read_first_and_at_the_windows_end(tmp_path):
     tree = v1(tmp_path)
     put1(tree, "", local=0, total=8192)
     put1(tree, "/docker", local=0, total=8192)
-    with Sampler(asked(tree), sources_of(CgroupResidual)) as sampler:
+    with Sampler(thorough(tree), sources_of(CgroupResidual)) as sampler:
         batches = sampler.run(0.2).batches(CgroupResidual)
     assert [len(batch.rows) for batch in batches] == [1, 1]
 
@@ -105,7 +105,7 @@ def test_without_hierarchy_a_parent_counts_only_itself(tmp_path):
     put1(tree, "/a", local=0, total=1 << 20)
     tree.write(f"{TOP1}/memory.use_hierarchy", "0\n")
     tree.write(f"{TOP1}/a/memory.use_hierarchy", "0\n")
-    assert list(Residuals(asked(tree)).collect()) == []
+    assert list(Residuals(thorough(tree)).collect()) == []
 
 
 def test_v2_asks_only_where_something_is_dying(tmp_path):
@@ -114,7 +114,7 @@ def test_v2_asks_only_where_something_is_dying(tmp_path):
     put2(tree, "/slice", current=5 << 20, dying=3)
     put2(tree, "/slice/live", current=4 << 20, dying=0, procs="7\n")
     put2(tree, "/busy", current=1 << 20, dying=1, procs="8\n")
-    rows = {row.path: (row.bytes, row.method) for row in Residuals(asked(tree)).collect()}
+    rows = {row.path: (row.bytes, row.method) for row in Residuals(thorough(tree)).collect()}
     assert rows == {"/slice": (1 << 20, V2_EMPTY), "/busy": (1 << 20, V2_BOUND)}
 
 
@@ -122,7 +122,7 @@ def test_v2_children_without_the_controller_leave_nothing_to_subtract(tmp_path):
     tree = v2(tmp_path)
     put2(tree, "/slice", current=5 << 20, dying=3)
     tree.write(f"{TOP2}/slice/bare/cgroup.stat", "nr_descendants 0\nnr_dying_descendants 0\n")
-    assert list(Residuals(asked(tree)).collect()) == []
+    assert list(Residuals(thorough(tree)).collect()) == []
 
 
 def test_too_many_directories_are_skipped_and_not_half_added(tmp_path, monkeypatch):
@@ -131,14 +131,14 @@ def test_too_many_directories_are_skipped_and_not_half_added(tmp_path, monkeypat
     put1(tree, "", local=0, total=0)
     put1(tree, "/a", local=0, total=0)
     with pytest.raises(SourceSkipped):
-        list(Residuals(asked(tree)).collect())
+        list(Residuals(thorough(tree)).collect())
 
 
 def test_without_a_hierarchy_it_is_absent(tmp_path):
     tree = Tree(tmp_path)
     tree.write("/proc/1/mountinfo", "")
     with pytest.raises(SourceAbsent):
-        list(Residuals(asked(tree)).collect())
+        list(Residuals(thorough(tree)).collect())
 
 
 def v1(root) -> Tree:
@@ -179,4 +179,4 @@ def test_with_few_dying_a_mere_diagnosis_reads_no_directory(tmp_path):
     put1(tree, "", local=0, total=9 << 20)
     put1(tree, "/slice", local=1 << 20, total=4 << 20)
     assert list(Residuals(tree.host()).collect()) == []
-    assert list(Residuals(asked(tree)).collect())
+    assert list(Residuals(thorough(tree)).collect())

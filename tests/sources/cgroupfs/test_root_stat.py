@@ -47,17 +47,17 @@ def test_no_directory_is_listed_and_no_other_file_read_after_the_first_reading(
     host = v2(tmp_path).host()
     reading = RootStat(host)
     list(reading.collect())
-    asked = []
+    opened = []
     whole = type(host.files).read
 
     def read(self, path, *more):
-        asked.append(path)
+        opened.append(path)
         return whole(self, path, *more)
 
     monkeypatch.setattr(type(host.files), "read", read)
     monkeypatch.setattr(type(host.files), "names", None)
     list(reading.collect())
-    assert asked == [f"{TOP}/cgroup.stat"]
+    assert opened == [f"{TOP}/cgroup.stat"]
 
 
 def test_a_hybrid_node_with_memory_on_v1_is_not_counted_by_its_v2_root(tmp_path):

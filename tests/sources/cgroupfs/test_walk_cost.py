@@ -8,6 +8,7 @@ from sexton.errors import SourceAbsent
 from sexton.host.host import open_host
 from sexton.host.runner import Ended
 from sexton.model.rows.cgroup import WalkCost
+from sexton.sources import cores
 from sexton.sources.cgroupfs import walk_cost
 from sexton.sources.cgroupfs.estimate import Estimate
 from sexton.sources.cgroupfs.walk_cost import WalkCosts, verdict
@@ -15,13 +16,13 @@ from sexton.sources.cores import Spared
 from tests.sources.cgroupfs.trees import recorded
 
 
-def test_the_time_a_copied_file_takes_tells_nothing(tmp_path):
+def test_a_copied_file_is_not_timed(tmp_path):
     with pytest.raises(SourceAbsent, match="only on the node itself"):
         list(WalkCosts(recorded(tmp_path, "6.1", "6.1-v2").host()).collect())
 
 
 def test_a_stall_is_announced_and_not_caused(monkeypatch, tmp_path):
-    monkeypatch.setattr(walk_cost, "run", never)
+    monkeypatch.setattr(cores, "run", never)
     row = one(Estimate("memory.numa_stat", "/a", 12, 0.0009, 4.8, 4.9), tmp_path)
     assert row.root_s is None
     assert row.note == (
@@ -57,23 +58,25 @@ def test_an_estimate_by_leaves_alone_is_called_an_upper_bound():
 def test_an_estimate_that_jitter_may_have_made_too_small_does_not_allow_the_root(
     monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(walk_cost, "run", never)
+    monkeypatch.setattr(cores, "run", never)
     row = one(Estimate("memory.stat", "/a", 2, 0.00003, 0.02, 1.4), tmp_path)
     assert row.root_s is None
     assert "an estimated 20 ms, at most 1.4 s; not read" in row.note
 
 
 def test_the_root_is_read_off_the_cores_of_the_nic(monkeypatch, tmp_path):
-    asked = []
+    pinned = []
 
     def run(argv, deadline_s, cpus=None):
-        asked.append(cpus)
+        pinned.append(cpus)
         return Ended(0, b"0.01\n", b"")
 
-    monkeypatch.setattr(walk_cost, "run", run)
-    monkeypatch.setattr(walk_cost, "off_the_nic", lambda _: Spared(frozenset({1}), "on core 1"))
+    monkeypatch.setattr(cores, "run", run)
+    for module in (cores, walk_cost):
+        spared = Spared(frozenset({1}), "on core 1")
+        monkeypatch.setattr(module, "off_the_nic", lambda _, spared=spared: spared)
     row = one(Estimate("memory.stat", "/a", 12, 0.0009, 0.02, 0.02), tmp_path)
-    assert asked == [{1}]
+    assert pinned == [{1}]
     assert row.note == "memory.stat read at the root on core 1"
 
 

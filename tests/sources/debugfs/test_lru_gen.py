@@ -7,9 +7,10 @@ import dataclasses
 import pytest
 
 from sexton.errors import SourceAbsent, SourceMalformed, SourceSkipped
+from sexton.host.host import Host
 from sexton.host.runner import Ended
+from sexton.sources import cores
 from sexton.sources.cores import Spared
-from sexton.sources.debugfs import lru_gen
 from sexton.sources.debugfs.lru_gen import PATH, LruGen, parse
 from tests.sources.cgroupfs.trees import Tree, mounts
 from tests.support.fixtures import kernel_text
@@ -79,23 +80,23 @@ def test_says_whether_debugfs_or_the_kernel_lacks_it(tmp_path):
 def test_on_the_node_itself_a_child_reads_it(tmp_path):
     file = tmp_path / "lru_gen"
     file.write_text("memcg     0 /gone\n")
-    live = LruGen(lru_gen.Host(files=tree(tmp_path, 1).host().files, live=True))
+    live = LruGen(Host(files=tree(tmp_path, 1).host().files, live=True))
     assert live._content(str(file)) == "memcg     0 /gone\n"
     with pytest.raises(SourceAbsent, match="No such file"):
         live._content(str(tmp_path / "none"))
 
 
 def test_the_child_keeps_off_the_cores_of_the_nic(tmp_path, monkeypatch):
-    asked = []
+    pinned = []
 
-    def run(argv, deadline_s, limit, cpus=None):
-        asked.append(cpus)
+    def run(argv, deadline_s, cpus=None):
+        pinned.append(cpus)
         return Ended(0, b"", b"")
 
-    monkeypatch.setattr(lru_gen, "run", run)
-    monkeypatch.setattr(lru_gen, "off_the_nic", lambda _: Spared(frozenset({1}), ""))
-    LruGen(lru_gen.Host(files=tree(tmp_path, 1).host().files, live=True))._content("/x")
-    assert asked == [{1}]
+    monkeypatch.setattr(cores, "run", run)
+    monkeypatch.setattr(cores, "off_the_nic", lambda _: Spared(frozenset({1}), ""))
+    LruGen(Host(files=tree(tmp_path, 1).host().files, live=True))._content("/x")
+    assert pinned == [{1}]
 
 
 def tree(root, dying: int) -> Tree:

@@ -1,4 +1,4 @@
-"""Local filesystems: which are asked about, what they say, and one that does not answer."""
+"""Local filesystems: which are queried, the result, and one that does not answer."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_what_stat_says_of_a_real_node():
 @pytest.mark.parametrize(
     "fstype", ["nfs4", "fuse.sshfs", "fuseblk", "autofs", "cifs", "squashfs", "overlay", "iso9660"]
 )
-def test_what_may_hang_or_is_full_by_nature_is_not_asked(fstype):
+def test_what_may_hang_or_is_full_by_nature_is_not_queried(fstype):
     assert local(line("/mnt/a", fstype)) == []
 
 
-def test_nothing_below_a_server_is_asked_either():
+def test_nothing_below_a_server_is_queried():
     text = (
         line("/mnt/nfs", "nfs4", "0:50") + line("/mnt/nfs/disk", "ext4") + line("/b", "xfs", "8:2")
     )
@@ -96,7 +96,7 @@ def test_this_machine_agrees_with_statvfs():
         assert not shown or row.device
 
 
-def test_one_that_hangs_is_named_and_not_asked_again(monkeypatch):
+def test_one_that_hangs_is_named_and_not_queried_again(monkeypatch):
     """A child that hangs for one mount point, as `stat` does on a dying disk."""
     script = (
         'for point; do [ "$point" = /hung ] && sleep 60;'

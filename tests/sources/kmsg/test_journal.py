@@ -71,7 +71,7 @@ def test_no_journal_is_absent(tmp_path: Path):
         Restarts(Host(files, live=False)).collect()
 
 
-def test_a_user_without_rights_is_denied_and_not_told_nothing_happened():
+def test_a_user_without_rights_is_denied_and_not_empty():
     hint = b"Hint: You are currently not seeing messages from other users and the system.\n"
     for errors in (hint, b"No journal files were opened due to insufficient permissions.\n"):
         with pytest.raises(SourceDenied):

@@ -39,7 +39,7 @@ def test_a_quiet_kernels_log_has_no_events(tmp_path: Path, kernel: str):
     assert kernel_log.origin == "/commands/kmsg"
 
 
-def test_what_a_kept_log_lacks_between_two_numbers_is_lost(tmp_path: Path):
+def test_a_gap_in_the_numbers_of_a_saved_log_is_counted_as_lost(tmp_path: Path):
     host = plant(tmp_path, {"/commands/kmsg": f"6,10,1,-;a\n3,15,2000000,-;{RESET}\n"})
     events, kernel_log = split(KernelLogReading(host).collect())
     assert kernel_log.lost == 4
@@ -53,7 +53,7 @@ def test_a_snapshot_gives_its_own_wall_time(tmp_path: Path):
     assert events[0].wall_s == 1_700_000_100.5
 
 
-def test_without_a_moment_the_boot_time_tells_the_wall_time(tmp_path: Path):
+def test_without_a_moment_the_boot_time_gives_the_wall_time(tmp_path: Path):
     host = plant(
         tmp_path,
         {
@@ -131,18 +131,18 @@ def test_a_tree_of_this_very_boot_is_read_from_the_kernels_own_ring(tmp_path, mo
     ring_of_a_few(tmp_path, monkeypatch)
     ours = Path(BOOT_ID).read_text()
     tree = {BOOT_ID: ours, "/var/log/kern.log": "Jan 24 08:16:20 n kernel: old\n"}
-    events, told = split(KernelLogReading(plant(tmp_path / "tree", tree)).collect())
+    events, kernel_log = split(KernelLogReading(plant(tmp_path / "tree", tree)).collect())
     assert [event.mono_us for event in events] == [5_000_000]
     assert events[0].wall_s == pytest.approx(time.time() - time.monotonic() + 5, abs=1)
-    assert told.origin == "/dev/kmsg"
+    assert kernel_log.origin == "/dev/kmsg"
 
 
 def test_an_archive_of_this_very_boot_keeps_to_what_was_collected(tmp_path, monkeypatch):
     ring_of_a_few(tmp_path, monkeypatch)
     tree = {BOOT_ID: Path(BOOT_ID).read_text(), "/commands/kmsg": "6,1,1,-;calm\n"}
     host = plant(tmp_path / "tree", tree)
-    events, told = split(KernelLogReading(host).collect())
-    assert (events, told.origin) == ([], "/commands/kmsg")
+    events, kernel_log = split(KernelLogReading(host).collect())
+    assert (events, kernel_log.origin) == ([], "/commands/kmsg")
     replayed = Host(host.files, live=False, moment=(9.0, 9.0))
     assert split(KernelLogReading(replayed).collect())[1].origin == "/commands/kmsg"
 
@@ -157,7 +157,7 @@ def test_a_flood_keeps_the_newest_events(tmp_path: Path, monkeypatch: pytest.Mon
     assert kernel_log.lines == 500
 
 
-def test_a_user_who_may_not_look_is_denied_and_told_how(monkeypatch: pytest.MonkeyPatch):
+def test_a_user_who_may_not_look_is_denied_with_a_remedy(monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: object) -> int:
         raise PermissionError(1, "Operation not permitted")
 
@@ -174,16 +174,16 @@ def test_a_masked_device_is_absent_and_not_an_empty_log(monkeypatch: pytest.Monk
         KernelLogReading(open_host()).collect()
 
 
-def test_denied_live_without_a_kept_log_the_journal_stands_in(
+def test_denied_live_without_a_kept_log_the_journal_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """FAKE: no journald runs here, so what `journalctl -k -o json` would print is planted."""
     entry = {"MESSAGE": RESET, "_TRANSPORT": "kernel", "SYSLOG_FACILITY": "0"}
     entry |= {"__MONOTONIC_TIMESTAMP": "7000000", "__REALTIME_TIMESTAMP": "1700000000000000"}
-    asked = []
+    queries = []
 
     def journal(host: Host, wanted: Sequence[str], deadline_s: float = 0.0) -> str:
-        asked.append(list(wanted))
+        queries.append(list(wanted))
         return json.dumps(entry) + "\n"
 
     monkeypatch.setattr(log, "PATH", "/dev/null")
@@ -191,10 +191,10 @@ def test_denied_live_without_a_kept_log_the_journal_stands_in(
     reading = KernelLogReading(Host(plant(tmp_path, {"/etc/x": ""}).files, live=True))
     events, kernel_log = split(reading.collect())
     assert (len(events), kernel_log.origin) == (1, "journalctl -k")
-    assert "-k" in asked[0]
+    assert "-k" in queries[0]
     events, _ = split(reading.collect())
-    assert events == [], "told once, and not asked again at once"
-    assert len(asked) == 1
+    assert events == [], "given once, and not read again at once"
+    assert len(queries) == 1
 
 
 def test_denied_live_falls_back_to_the_kept_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -218,11 +218,11 @@ def test_a_forged_reset_in_the_live_ring_is_seen_by_the_lab_and_by_nobody_else()
         lab.collect()
         node.collect()
         Path(PATH).write_text(f"<4>{forged}\n")
-        seen, told = split(lab.collect())
+        seen, kernel_log = split(lab.collect())
         mine = [event for event in seen if event.fields.get("bus") == address]
         assert [event.fields["napi_us"] for event in mine] == [6_596_000]
         assert mine[0].wall_s == pytest.approx(time.time(), abs=600)
-        assert told.origin == PATH
+        assert kernel_log.origin == PATH
         believed, _ = split(node.collect())
         assert not [event for event in believed if event.fields.get("bus") == address]
     finally:

@@ -23,7 +23,7 @@ REFUSED = {
 }
 
 
-def test_a_refused_session_says_the_limit_and_who_asked():
+def test_a_refused_session_has_the_limit_and_the_program():
     (event,) = parse(json.dumps(REFUSED))
     assert (event.family, event.speaker, event.fields) == ("sessions", "sshd", {"limit": 8192})
     assert event.wall_s == 1_700_000_000.5

@@ -80,11 +80,11 @@ def test_live_counters_agree_with_ethtool():
     if not nics:
         pytest.skip("no physical interface on this machine")
 
-    def told(nic: str) -> dict[str, int]:
+    def counters_of(nic: str) -> dict[str, int]:
         run = subprocess.run([program, "-S", nic], capture_output=True)
         return dict(parse_text(os.fsdecode(run.stdout)))
 
-    before = {nic: told(nic) for nic in nics}
+    before = {nic: counters_of(nic) for nic in nics}
     if not any(before.values()):
         pytest.skip("its driver has no counters")
     reading = Counters(host)
@@ -93,7 +93,7 @@ def test_live_counters_agree_with_ethtool():
         again = list(reading.collect())
     finally:
         reading.close()
-    after = {nic: told(nic) for nic in nics}
+    after = {nic: counters_of(nic) for nic in nics}
     assert {(row.nic, row.counter) for row in rows} == {
         (nic, name) for nic in nics for name in before[nic]
     }

@@ -41,7 +41,7 @@ from tests.support.trees import plant
         ("", (None, "rxtx")),
     ],
 )
-def test_a_name_tells_the_queue(name: str, expected: tuple[int | None, str]):
+def test_the_queue_is_in_the_name(name: str, expected: tuple[int | None, str]):
     assert queue_of(name) == expected
 
 

@@ -23,7 +23,7 @@ from tests.support.captures import Sample, raw_of
 from tests.support.fixtures import kernel_text
 from tests.support.tools import need
 
-#: A capture as perf script told it: samples with the addresses and their names.
+#: A capture as perf script printed it: samples with the addresses and their names.
 TEXT = kernel_text("perf.stacks", "6.18")
 _HEADER = re.compile(r"(.+?)\s+(\d+)/(\d+)\s+\[(\d+)\]\s+(\d+)\.(\d+):\s*")
 
@@ -92,7 +92,7 @@ def test_junk_is_rows_or_an_error_and_never_a_crash(cut, junk):
         list(counted(RAW, kallsyms.parse(KALLSYMS[:cut] + junk + KALLSYMS[cut:])))
 
 
-def test_perf_is_not_started_unless_asked_for():
+def test_perf_is_not_started_unless_requested():
     assert all(source.id != "perf.stacks" for source in enabled_sources())
     assert any(source.id == "perf.stacks" for source in enabled_sources("--stacks"))
 

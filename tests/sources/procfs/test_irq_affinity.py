@@ -34,7 +34,7 @@ def test_allowed_and_effective_cores_by_number(tmp_path):
     assert (second.irq, second.allowed, second.effective) == (26, (1,), (1,))
 
 
-def test_a_kernel_without_effective_lists_tells_none(tmp_path):
+def test_a_kernel_without_effective_lists_gives_none(tmp_path):
     (row,) = collected(plant(tmp_path, {"/proc/irq/9/smp_affinity_list": "0-3,7\n"}))
     assert row.allowed == (0, 1, 2, 3, 7)
     assert row.effective is None

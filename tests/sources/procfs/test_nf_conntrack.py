@@ -18,7 +18,7 @@ STAT = "entries found drop early_drop insert_failed\n0000000a 1 2 3 4\n0000000a 
 
 
 @pytest.mark.parametrize("path", kernels("procfs.nf_conntrack"), ids=lambda path: path.stem)
-def test_every_kernel_tells_all_of_it(path):
+def test_every_kernel_has_all_of_it(path):
     row = parse(path.read_text(), 262_144)
     assert row.count > 0
     assert None not in (row.drops, row.early_drops, row.insert_failed)
@@ -91,7 +91,7 @@ def test_a_broken_limit_is_malformed(tmp_path, limit):
         list(NfConntrack(host).collect())
 
 
-def test_this_machine_tells_or_tracks_nothing():
+def test_this_machine_has_a_table_or_tracks_nothing():
     if not Path(COUNT).exists():
         with pytest.raises(SourceAbsent, match="not loaded"):
             list(NfConntrack(open_host()).collect())

@@ -37,11 +37,11 @@ def node(tmp_path, files):
     return row
 
 
-def test_a_bare_tree_tells_its_name_and_nothing_that_is_not_there(tmp_path):
+def test_a_bare_tree_has_its_name_and_nothing_else(tmp_path):
     row = node(tmp_path, {})
     assert (row.hostname, row.kernel) == ("node-a", "5.4.0-1103-aws")
-    told = {name: getattr(row, name) for name in row.__dataclass_fields__}
-    assert {name for name, value in told.items() if value is not None} == {"hostname", "kernel"}
+    values = {name: getattr(row, name) for name in row.__dataclass_fields__}
+    assert {name for name, value in values.items() if value is not None} == {"hostname", "kernel"}
 
 
 def test_a_tree_without_a_kernel_is_absent(tmp_path):
@@ -49,7 +49,7 @@ def test_a_tree_without_a_kernel_is_absent(tmp_path):
         list(Identity(open_host(str(tmp_path))).collect())
 
 
-def test_what_the_kernel_tells_of_itself(tmp_path):
+def test_values_of_the_kernel(tmp_path):
     row = node(
         tmp_path,
         {
@@ -92,7 +92,7 @@ def test_os_release_is_quoted_as_a_shell_would(text, os_name):
 
 
 @pytest.mark.parametrize(
-    ("cloud", "told"),
+    ("cloud", "expected"),
     [
         ("aws", Cloud("us-east-1b", "us-east-1", "p4d.24xlarge", "ami-0a1b2c3d4e5f60718")),
         ("gcp", Cloud("us-central1-a", "us-central1", None, None)),
@@ -107,9 +107,9 @@ def test_os_release_is_quoted_as_a_shell_would(text, os_name):
         ),
     ],
 )
-def test_a_clouds_data_by_its_documented_shape(tmp_path, cloud, told):
+def test_a_clouds_data_by_its_documented_shape(tmp_path, cloud, expected):
     row = node(tmp_path, {"/run/cloud-init/instance-data.json": instance_data(cloud)})
-    assert Cloud(row.zone, row.region, row.instance_type, row.image) == told
+    assert Cloud(row.zone, row.region, row.instance_type, row.image) == expected
 
 
 def test_older_releases_write_the_keys_with_hyphens():
@@ -122,7 +122,7 @@ def test_on_azure_a_fault_domain_is_never_taken_for_a_zone():
     assert parse_cloud(data + '"availability_zone": "0"}}').zone is None
 
 
-def test_what_is_redacted_is_not_told():
+def test_redacted_values_are_unknown():
     data = '{"ds": {"meta_data": "redacted for non-root user"}, "v1": {"region": "redacted for x"}}'
     assert parse_cloud(data) == Cloud()
 
@@ -130,7 +130,7 @@ def test_what_is_redacted_is_not_told():
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"v1": 3, "ds": []}', '{"v1": {"region": 7}}', "[" * 99999]
 )
-def test_broken_instance_data_tells_nothing_and_fails_nothing(tmp_path, text):
+def test_broken_instance_data_is_ignored(tmp_path, text):
     row = node(tmp_path, {"/run/cloud-init/instance-data.json": text})
     assert (row.hostname, row.zone, row.region) == ("node-a", None, None)
 

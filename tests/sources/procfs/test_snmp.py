@@ -17,7 +17,7 @@ NETSTAT = (
 
 
 @pytest.mark.parametrize("path", kernels("procfs.snmp"), ids=lambda path: path.stem)
-def test_every_kernel_tells_all_nine(path):
+def test_every_kernel_has_all_nine(path):
     (row,) = parse(path.read_text())
     values = (row.timeouts, row.aborts_on_timeout, row.lost_retransmits, row.listen_drops)
     assert None not in values

@@ -23,9 +23,9 @@ CORES = sorted(os.sched_getaffinity(0))
 
 def line(pid, comm="job", **fields):
     """A stat line in the kernel's shape; `ticks` are its system time."""
-    told = {"state": "S", "ticks": 0, "start": 50, "cpu": 0} | fields
+    values = {"state": "S", "ticks": 0, "start": 50, "cpu": 0} | fields
     text = "{pid} ({comm}) {state} 1 1 1 0 -1 4194560 0 0 0 0 0 {ticks} 0 0 20 0 1 0 {start} "
-    return text.format(pid=pid, comm=comm, **told) + "0 " * 16 + f"{told['cpu']} 0 0\n"
+    return text.format(pid=pid, comm=comm, **values) + "0 " * 16 + f"{values['cpu']} 0 0\n"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ _PREFIX = "/org/freedesktop/systemd1/unit/"
 
 
 class FakeBus:
-    """Answers `ListUnitsByPatterns` and `Get`; `asked` remembers every method that was called.
+    """Answers `ListUnitsByPatterns` and `Get`; `called` lists every method that was called.
 
     `units` maps a unit's name to its state and properties:
     ``{"a.service": {"state": "active", "NRestarts": ("u", 3)}}``. A member or property in `silent`
@@ -28,7 +28,7 @@ class FakeBus:
         self.refused: dict[str, str] = {}
         self.greeting = b"OK 0123\r\n"
         self.junk = b""
-        self.asked: list[str] = []
+        self.called: list[str] = []
         self.got: list[tuple[str, str]] = []
         place.parent.mkdir(parents=True, exist_ok=True)
         self._listening = socket.socket(socket.AF_UNIX)
@@ -77,7 +77,7 @@ class FakeBus:
 
     def _answer(self, message: Message) -> Message | None:
         member = message.header.fields[HeaderFields.member]
-        self.asked.append(member)
+        self.called.append(member)
         if member in self.silent or (member == "Get" and message.body[1] in self.silent):
             return None
         if member in self.refused:

@@ -30,7 +30,7 @@ def test_answers_come_in_the_order_of_the_calls_however_many(fake: Fake):
     wanted = [get(UNIT, SERVICE, "Odd" if i % 2 else "Even") for i in range(3 * IN_FLIGHT + 7)]
     assert bus.properties(wanted, soon()) == [i % 2 for i in range(len(wanted))]
     assert bus.properties(wanted, soon()) == [i % 2 for i in range(len(wanted))]
-    assert server.asked.count("Get") == 2 * len(wanted)
+    assert server.called.count("Get") == 2 * len(wanted)
     bus.close()
 
 
@@ -125,7 +125,7 @@ def test_a_link_in_a_root_never_leads_to_this_machines_bus(fake: Fake, short_pat
     (short_path / ("elsewhere" + BUS)).symlink_to(short_path / BUS.lstrip("/"))
     with pytest.raises(SourceDenied, match="is a link"):
         open_bus(other, soon())
-    assert server.asked == []
+    assert server.called == []
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import SourceMalformed
 from sexton.model.rows.unit import Timer, Unit
-from sexton.sources.systemd.show import parse, span_us
+from sexton.sources.systemd.show import locate, parse, slice_path, span_us
 from tests.support.fixtures import kernel_text, kernels
 
 
@@ -109,3 +109,12 @@ def test_a_span_is_a_number_infinity_or_refused(text):
     except ValueError:
         return
     assert value is None or value >= 0
+
+
+def test_a_unit_in_the_root_slice_is_at_the_top():
+    assert slice_path("-.slice") == ""
+    assert locate("", "-.slice", "a.service") == ("/a.service", "slice + name")
+
+
+def test_without_a_cgroup_and_a_slice_the_path_is_unknown():
+    assert locate("", None, "a.service") == (None, "")

@@ -67,10 +67,10 @@ def test_a_crash_loop_is_read_in_full(fake: Fake):
         cgroup="/system.slice/crash.service",
         cgroup_origin="slice + name",
     )
-    assert "GetAll" not in server.asked
+    assert "GetAll" not in server.called
 
 
-def test_the_second_reading_asks_a_quiet_unit_for_its_restarts_only(fake: Fake):
+def test_the_second_reading_of_a_quiet_unit_reads_its_restarts_only(fake: Fake):
     server, host = fake({"quiet.service": QUIET, "crash.service": CRASH})
     reading = Units(host)
     first = by_name(reading.collect())
@@ -85,7 +85,7 @@ def test_the_second_reading_asks_a_quiet_unit_for_its_restarts_only(fake: Fake):
     assert "Restart" not in again
 
 
-def test_a_unit_that_begins_to_crash_is_asked_again_and_keeps_its_last_place(fake: Fake):
+def test_a_unit_that_begins_to_crash_is_read_again_and_keeps_its_last_cgroup(fake: Fake):
     odd = QUIET | {"ControlGroup": ("s", "/odd.slice/quiet.service")}
     server, host = fake({"quiet.service": odd})
     reading = Units(host)
@@ -113,7 +113,7 @@ def test_a_systemd_without_nrestarts_leaves_it_unknown(fake: Fake):
     assert unit.restart_policy == "always"
 
 
-def test_a_systemd_without_patterns_is_asked_for_the_whole_list(fake: Fake):
+def test_a_systemd_without_patterns_is_queried_for_the_whole_list(fake: Fake):
     server, host = fake({"quiet.service": QUIET, "a.mount": {}})
     server.refused["ListUnitsByPatterns"] = "org.freedesktop.DBus.Error.UnknownMethod"
     reading = Units(host)
@@ -122,7 +122,7 @@ def test_a_systemd_without_patterns_is_asked_for_the_whole_list(fake: Fake):
     assert set(rows) == {"systemd", "quiet.service"}
 
 
-def test_a_unit_that_is_not_found_is_not_asked(fake: Fake):
+def test_a_unit_that_is_not_found_is_not_queried(fake: Fake):
     server, host = fake({"ghost.service": {"load": "not-found", "state": "inactive"}})
     reading = Units(host)
     unit = by_name(reading.collect())["ghost.service"]
@@ -164,7 +164,7 @@ def test_after_a_failure_the_next_reading_connects_anew(fake: Fake):
     server.refused.clear()
     assert "quiet.service" in by_name(reading.collect())
     reading.close()
-    assert server.asked.count("Hello") == 2
+    assert server.called.count("Hello") == 2
 
 
 def test_a_deadline_after_the_counters_leaves_them_and_makes_nothing_up(fake: Fake, monkeypatch):
@@ -186,7 +186,7 @@ def test_a_deadline_after_the_counters_leaves_them_and_makes_nothing_up(fake: Fa
     assert crash.restart_policy == "always"
     assert partial["quiet.service"] == full["quiet.service"]
     assert again["crash.service"].main_start_us == 1_000
-    assert server.asked.count("Hello") == 2
+    assert server.called.count("Hello") == 2
 
 
 def test_counters_that_were_not_read_before_the_deadline_are_no_answer(fake: Fake, monkeypatch):
@@ -210,7 +210,7 @@ def test_an_archive_is_read_from_systemctl_show(tmp_path: Path):
     assert rows["demo-crash.service"].restarts == 99
 
 
-def test_an_archive_remembers_a_place_from_one_snapshot_to_the_next(tmp_path: Path):
+def test_an_archive_remembers_a_cgroup_from_one_snapshot_to_the_next(tmp_path: Path):
     running = "Id=a.service\nControlGroup=/odd.slice/a.service\nSlice=odd.slice\n"
     waiting = "Id=a.service\nControlGroup=\nSlice=system.slice\n"
     host = plant(tmp_path, {show.PATH: running})
@@ -238,7 +238,7 @@ def test_systemd_whose_run_is_hidden_is_denied(tmp_path: Path):
         Units(host).collect()
 
 
-def test_nothing_to_tell_by_is_absent(tmp_path: Path):
+def test_without_any_evidence_the_source_is_absent(tmp_path: Path):
     with pytest.raises(SourceAbsent):
         Units(plant(tmp_path, {})).collect()
 

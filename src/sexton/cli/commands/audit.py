@@ -69,8 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from datetime import date
 
     from sexton.prevent.audit import changes, policy
-    from sexton.reports.json.audit import audit_json
-    from sexton.reports.text.audit import audit_text, changes_text, status
+    from sexton.reports.text.audit import audit_json, audit_text, changes_text, status
 
     if args.root is not None and args.seconds is not None:
         raise CommandError("--seconds cannot be used with --root: nothing runs in an image")

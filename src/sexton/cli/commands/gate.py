@@ -217,15 +217,15 @@ def _report(gate: Gate, form: str, screen: bool = False) -> str:
     import json
 
     if form == "json":
-        from sexton.reports.json.gate import gate_json
+        from sexton.reports.text.gate import gate_json
 
         return json.dumps(gate_json(gate), indent=2) + "\n"
     if form == "sarif":
-        from sexton.reports.json.gate_sarif import gate_sarif
+        from sexton.reports.json.gate_ci import gate_sarif
 
         return json.dumps(gate_sarif(gate), indent=2) + "\n"
     if form == "junit":
-        from sexton.reports.json.gate_junit import gate_junit
+        from sexton.reports.json.gate_ci import gate_junit
 
         return gate_junit(gate)
     from sexton.reports.text.gate import gate_text

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     is_short = args.recording is None or is_archive(args.recording)
     why = _sampled(args, query) if is_short else _recorded(args, query)
     if args.json:
-        from sexton.reports.json.why import why_json
+        from sexton.reports.text.why import why_json
 
         output.print_json(why_json(why))
     else:

@@ -75,8 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from sexton.cure.apply import FixContext, Refused, apply
     from sexton.cure.writer import DryWriter, LiveWriter
     from sexton.host.host import open_host
-    from sexton.reports.json.fix import applied_json, refused_json
-    from sexton.reports.text.fix import applied_text, refused_text
+    from sexton.reports.text.fix import applied_json, applied_text, refused_json, refused_text
 
     need_root("apply")
     plan = read_plan(args.plan)

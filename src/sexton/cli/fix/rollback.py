@@ -29,8 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from sexton.cure.rollback import choose, rollback
     from sexton.cure.writer import LiveWriter
     from sexton.host.host import open_host
-    from sexton.reports.json.fix import rolled_back_json
-    from sexton.reports.text.fix import rolled_back_text
+    from sexton.reports.text.fix import rolled_back_json, rolled_back_text
 
     need_root("rollback")
     host = open_host()

@@ -20,8 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sexton.cure.journal import RUNNING, all_runs
-    from sexton.reports.json.fix import status_json
-    from sexton.reports.text.fix import status_text
+    from sexton.reports.text.fix import status_json, status_text
 
     state = state_of(args)
     runs = all_runs(state)

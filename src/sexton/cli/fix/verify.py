@@ -54,8 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sexton.cure.journal import ROLLED_BACK, RUNNING, latest_run, log_event, read_run
     from sexton.cure.verify import heading, verify
-    from sexton.reports.json.fix import verified_json
-    from sexton.reports.text.fix import verify_text
+    from sexton.reports.text.fix import verified_json, verify_text
 
     need_root("verify")
     state = state_of(args)

@@ -36,18 +36,17 @@ from sexton.model.text import count
 from sexton.profile.heat import SECOND_NS
 from sexton.profile.select import Selection, mask
 from sexton.profile.stack_tree import join
-from sexton.reports.html.spikes import (
-    busy_change,
-    capture_title,
-    habit,
-    head_html,
-    spikes_html,
-    verdict_sentence,
-)
+from sexton.reports.spikes_html import capture_title, head_html, spikes_html, verdict_sentence
 from sexton.reports.svg.flame_picture import Box, boxes_of
 from sexton.reports.svg.flame_svg import escaped
 from sexton.reports.text.profile_head import Capture, percent
-from sexton.reports.text.spikes import cores_named, lasting, verdict_word
+from sexton.reports.text.spikes import (
+    busy_change,
+    cores_named,
+    lasting,
+    recurring_words,
+    verdict_word,
+)
 
 if TYPE_CHECKING:
     from sexton.model.profile import FlameDifference
@@ -361,7 +360,7 @@ def report_html(report: Report, data: dict[str, Any]) -> str:
         "exit": report.exit,
         "word": verdict_word(report.spikes, report.exit),
         "text": verdict_sentence(report.capture, report.spikes, report.exit),
-        "recurring": [habit(burst) for burst in report.spikes.recurring],
+        "recurring": [recurring_words(burst) for burst in report.spikes.recurring],
     }
     if data["recording"]["lanes"] and data["spikes"]:
         data["open"] = data["spikes"][0]["open"]

@@ -170,7 +170,7 @@ def _explain(site: Site, values: Values) -> Made:
 
 
 def _why(site: Site, values: Values) -> Made:
-    from sexton.reports.json.why import why_json
+    from sexton.reports.text.why import why_json
 
     what = values["what"]
     if (values["from"] is None) != (values["to"] is None):

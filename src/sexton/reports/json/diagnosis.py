@@ -12,6 +12,7 @@ from sexton.model.row import fields_of
 from sexton.model.rows.node import Node
 from sexton.model.text import printable
 from sexton.model.window import SourceState
+from sexton.reports.text.blocks import picked
 
 SCHEMA = "sexton.diagnosis/1"
 
@@ -28,11 +29,11 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in diagnosis.findings],
         "chains": [_chain(chain) for chain in diagnosis.chains],
         "story": list(diagnosis.story),
-        "contests": [contest_json(contest) for contest in diagnosis.contests],
-        "coincidences": [coincidence_json(coincidence) for coincidence in diagnosis.coincidences],
+        "contests": [_contest(contest) for contest in diagnosis.contests],
+        "coincidences": [_coincidence(coincidence) for coincidence in diagnosis.coincidences],
         "unexplained": list(diagnosis.unexplained),
         "against": list(diagnosis.against),
-        "plan": [{"do": s.do, "why": s.why, "risk": s.risk} for s in diagnosis.plan],
+        "plan": [picked(step, "do", "why", "risk") for step in diagnosis.plan],
         "sources": [_source(source) for source in diagnosis.sources],
         "cost": None
         if diagnosis.cost is None
@@ -71,14 +72,14 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "start": finding.start,
         "end": finding.end,
         "evidence": [_evidence(evidence) for evidence in finding.evidence],
-        "missing": [{"what": need.what, "grant": need.grant} for need in finding.missing],
+        "missing": [picked(need, "what", "grant") for need in finding.missing],
         "rows": [_rows(row) for row in finding.rows],
         "silenced": None if finding.silenced is None else finding.silenced._asdict(),
     }
 
 
 def _rows(rows: Rows) -> dict[str, Any]:
-    return {"table": rows.table, "rows": rows.rows, "start": rows.start, "end": rows.end}
+    return picked(rows, "table", "rows", "start", "end")
 
 
 def _evidence(evidence: Evidence) -> dict[str, Any]:
@@ -86,18 +87,13 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
         "what": evidence.what,
         "value": evidence.value if evidence.number is None else evidence.number,
         "text": evidence.value,
-        "normal": evidence.normal,
-        "unit": evidence.unit,
-        "source": evidence.source,
-        "wrong_if": evidence.wrong_if,
-        "outlook": evidence.outlook,
+        **picked(evidence, "normal", "unit", "source", "wrong_if", "outlook"),
     }
 
 
 def _chain(chain: Chain) -> dict[str, Any]:
     return {
-        "root": chain.root,
-        "symptom": chain.symptom,
+        **picked(chain, "root", "symptom"),
         "strength": chain.strength.value,
         "links": [_link(link) for link in chain.links],
     }
@@ -105,9 +101,7 @@ def _chain(chain: Chain) -> dict[str, Any]:
 
 def _link(link: Link) -> dict[str, Any]:
     return {
-        "id": link.id,
-        "cause": link.cause,
-        "effect": link.effect,
+        **picked(link, "id", "cause", "effect"),
         "strength": link.strength.value,
         "covers": None if link.covers is None else {"known": link.covers[0], "of": link.covers[1]},
         "since": link.since,
@@ -119,16 +113,14 @@ def _link(link: Link) -> dict[str, Any]:
     }
 
 
-def contest_json(contest: Contest) -> dict[str, Any]:
-    """A symptom and its rivals."""
+def _contest(contest: Contest) -> dict[str, Any]:
     return {
         "symptom": contest.symptom,
         "rivals": [
             {
                 "cause": rival.cause,
                 "strength": rival.strength.value,
-                "chosen": rival.chosen,
-                "sentence": rival.sentence,
+                **picked(rival, "chosen", "sentence"),
                 "against": list(rival.against),
             }
             for rival in contest.rivals
@@ -136,22 +128,12 @@ def contest_json(contest: Contest) -> dict[str, Any]:
     }
 
 
-def coincidence_json(coincidence: Coincidence) -> dict[str, Any]:
-    """What rose together without a proof."""
-    return {
-        "findings": list(coincidence.findings),
-        "sentence": coincidence.sentence,
-        "would_prove": coincidence.would_prove,
-    }
+def _coincidence(coincidence: Coincidence) -> dict[str, Any]:
+    """What rose together without proof of a cause."""
+    findings = list(coincidence.findings)
+    return {"findings": findings, **picked(coincidence, "sentence", "would_prove")}
 
 
 def _source(state: SourceState) -> dict[str, Any]:
-    return {
-        "id": state.id,
-        "path": state.path,
-        "state": state.state,
-        "detail": state.detail,
-        "grant": state.grant,
-        "reads": state.reads,
-        "spent_s": round(state.spent_s, 6),
-    }
+    names = ("id", "path", "state", "detail", "grant", "reads")
+    return {**picked(state, *names), "spent_s": round(state.spent_s, 6)}

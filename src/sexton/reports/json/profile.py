@@ -11,8 +11,9 @@ from typing import Any
 
 from sexton.model.profile import Flame, FlameDifference, FunctionCount, Kind, Tree
 from sexton.model.text import printable
-from sexton.profile.spikes.spike import Spike, Spikes, SpikeStack
+from sexton.profile.spikes.spike import Grown, Spike, Spikes, SpikeStack
 from sexton.profile.timeline import Timeline
+from sexton.reports.text.blocks import picked
 from sexton.reports.text.profile import Contents
 from sexton.reports.text.profile_head import Capture
 
@@ -70,8 +71,7 @@ def spikes_json(capture: Capture, found: Spikes, exit_code: int) -> dict[str, An
             {
                 "cores": list(burst.cpus),
                 "interval_s": burst.interval_ns / 1e9,
-                "regular": burst.regular,
-                "times": burst.times,
+                **picked(burst, "regular", "times"),
                 "busy": _share(burst.busy),
                 "normal": _share(burst.normal),
                 "example": None if burst.example is None else _spike(capture, burst.example),
@@ -82,15 +82,14 @@ def spikes_json(capture: Capture, found: Spikes, exit_code: int) -> dict[str, An
 
 
 def _spike(capture: Capture, spike: Spike) -> dict[str, Any]:
-    since = capture.times.since
     return {
         "cores": list(spike.cpus),
         "start": _wall(capture, spike.start_ns),
         "end": _wall(capture, spike.end_ns),
         "onset": _wall(capture, spike.onset_ns),
-        "start_s": round(since(spike.start_ns), 6),
-        "end_s": round(since(spike.end_ns), 6),
-        "onset_s": round(since(spike.onset_ns), 6),
+        "start_s": _since(capture, spike.start_ns),
+        "end_s": _since(capture, spike.end_ns),
+        "onset_s": _since(capture, spike.onset_ns),
         "busy": _share(spike.busy),
         "normal": _share(spike.normal),
         "kernel": _share(spike.kernel),
@@ -99,9 +98,7 @@ def _spike(capture: Capture, spike: Spike) -> dict[str, Any]:
         "q": _number(spike.q),
         "grew": [
             {
-                "name": printable(growth.name),
-                "module": printable(growth.module),
-                "kind": _KINDS[Kind(growth.kind)],
+                **_function(growth),
                 "share": _share(growth.share),
                 "calm_share": _share(growth.calm_share),
                 "own_share": _share(growth.own_share),
@@ -119,7 +116,15 @@ def _spike(capture: Capture, spike: Spike) -> dict[str, Any]:
         "calm_windows": spike.calm_windows,
         "note": printable(spike.note),
         "events": [_wall(capture, event) for event in spike.events],
-        "events_s": [round(since(event), 6) for event in spike.events],
+        "events_s": [_since(capture, event) for event in spike.events],
+    }
+
+
+def _function(counted: Grown | FunctionCount) -> dict[str, Any]:
+    return {
+        "name": printable(counted.name),
+        "module": printable(counted.module),
+        "kind": _KINDS[Kind(counted.kind)],
     }
 
 
@@ -139,12 +144,7 @@ def info_json(capture: Capture, held: Contents) -> dict[str, Any]:
         "capture": capture_json(capture),
         "clock": printable(clock.kind),
         "events": [
-            {
-                "name": printable(event.name),
-                "hertz": event.hertz,
-                "period": event.period,
-                "samples": number,
-            }
+            {"name": printable(event.name), **picked(event, "hertz", "period"), "samples": number}
             for event, number in held.events
         ],
         "tasks": [{"name": printable(name), "samples": number} for name, number in held.tasks],
@@ -187,17 +187,13 @@ def top_json(capture: Capture, flame: Flame, found: Sequence[FunctionCount]) -> 
     return {
         "schema": TOP,
         "capture": capture_json(capture),
-        **_range(capture, flame.start_ns, flame.end_ns),
+        "start": _wall(capture, flame.start_ns),  # `null` where the chosen range is open
+        "end": _wall(capture, flame.end_ns),
+        "start_s": _since(capture, flame.start_ns),
+        "end_s": _since(capture, flame.end_ns),
         "samples": flame.samples,
         "functions": [
-            {
-                "name": printable(count.name),
-                "module": printable(count.module),
-                "kind": _KINDS[Kind(count.kind)],
-                "own": count.own,
-                "total": count.total,
-            }
-            for count in found
+            {**_function(count), "own": count.own, "total": count.total} for count in found
         ],
     }
 
@@ -208,23 +204,13 @@ def timeline_json(capture: Capture, counted: Timeline) -> dict[str, Any]:
         "schema": TIMELINE,
         "capture": capture_json(capture),
         "start": _wall(capture, counted.start_ns),
-        "start_s": round(capture.times.since(counted.start_ns), 6),
+        "start_s": _since(capture, counted.start_ns),
         "column_seconds": counted.column_ns / 1e9,
         "cores": None if counted.cpus is None else list(counted.cpus),
         "samples": [
             [None if value < 0 else value for value in row] for row in counted.matched.tolist()
         ],
         "taken": counted.sampled.tolist(),
-    }
-
-
-def _range(capture: Capture, start_ns: int | None, end_ns: int | None) -> dict[str, Any]:
-    """The chosen range; `null` where it is open (`capture` has the ends of the capture)."""
-    return {
-        "start": _wall(capture, start_ns),
-        "end": _wall(capture, end_ns),
-        "start_s": None if start_ns is None else round(capture.times.since(start_ns), 6),
-        "end_s": None if end_ns is None else round(capture.times.since(end_ns), 6),
     }
 
 
@@ -243,6 +229,10 @@ def _node(tree: Tree, node: int) -> dict[str, Any]:
 def _wall(capture: Capture, time_ns: int | None) -> float | None:
     wall = None if time_ns is None else capture.times.wall_s(time_ns)
     return None if wall is None else round(wall, 6)
+
+
+def _since(capture: Capture, time_ns: int | None) -> float | None:
+    return None if time_ns is None else round(capture.times.since(time_ns), 6)
 
 
 def _share(value: float) -> float | None:

@@ -1,6 +1,6 @@
 """A flame graph as one SVG file: a picture for a ticket, with counts as tooltips.
 
-It runs and loads nothing; to zoom and search is what the explorer's page is for. Names are hostile
+It has no scripts and loads nothing; the explorer's page can zoom and search. Names are hostile
 text and escaped twice: control characters and bidi marks (`printable`), then XML.
 """
 

@@ -12,7 +12,7 @@ from sexton.model.why import Occasions
 from sexton.reports.text.blocks import block, labelled
 from sexton.reports.text.profile_head import significance
 
-_MOST, _MOST_OF_CHAIN, _MOST_OF_NOTHING, _MOST_OF_ONE = 8, 4, 3, 2
+_MOST, _MOST_OF_CHAIN, _MOST_NOT_SIGNIFICANT, _MOST_OF_ONE = 8, 4, 3, 2
 #: Columns of numbers; a narrow terminal does without the last three.
 _WIDTHS = (8, 8, 6, 5, 6, 6)
 _WIDE_ENOUGH = 72
@@ -24,7 +24,7 @@ def aligned_lines(
 ) -> Iterator[str]:
     """What was compared, the table, and how far it may be trusted.
 
-    `known` are names that the chain has already: signals about them come first.
+    `known` are names in the chain: signals about them come first.
     """
     events = len(aligned.events)
     what = f"{events:,} {occasions.one if events == 1 else occasions.many}"
@@ -45,7 +45,7 @@ def aligned_lines(
 
 
 def chosen(aligned: Aligned, known: Collection[str]) -> list[Ranked]:
-    """The foremost ones, of one thing not more than two: a NIC has a hundred counters."""
+    """The strongest signals, at most two per thing: a NIC has a hundred counters."""
     some = aligned.ranked[: aligned.significant] if aligned.significant else aligned.ranked
     often: Counter[str] = Counter()
     kept: list[Ranked] = []
@@ -54,9 +54,9 @@ def chosen(aligned: Aligned, known: Collection[str]) -> list[Ranked]:
         if often[signal.about] <= _MOST_OF_ONE:
             kept.append(signal)
     if len(aligned.events) >= LEAST_EVENTS and not aligned.significant:
-        return kept[:_MOST_OF_NOTHING]
-    named = [amount for amount in kept if amount.about in known][:_MOST_OF_CHAIN]
-    others = [amount for amount in kept if amount.about not in known]
+        return kept[:_MOST_NOT_SIGNIFICANT]
+    named = [signal for signal in kept if signal.about in known][:_MOST_OF_CHAIN]
+    others = [signal for signal in kept if signal.about not in known]
     return [*named, *others[: _MOST - len(named)]]
 
 
@@ -107,7 +107,7 @@ def named(signal: Ranked, room: int) -> str:
 
 
 def number(value: float) -> str:
-    """As many digits as it deserves.
+    """With as many digits as matter.
 
     >>> [number(value) for value in (0.0, 0.034, 3.14159, 120.4, 68440.0, 2.5e7, float("nan"))]
     ['0', '0.034', '3.1', '120', '68,440', '25 M', '-']
@@ -142,6 +142,6 @@ def verdicts(aligned: Aligned, shown: int) -> Iterator[str]:
             "nothing is significant: differences this large occur by chance among "
             f"{count(aligned.tested, 'signal')}"
         )
-    # What was just said need not be said again.
+    # Few events: the line above already says that nothing can be significant.
     few = events < LEAST_EVENTS
     yield from (printable(note) for note in aligned.notes if not (few and "significant" in note))

@@ -1,4 +1,5 @@
-"""An audit as text: unneeded units first, then harmful ones, then the rest.
+"""An audit as text (unneeded units first, then harmful ones, then the rest) and as
+`sexton.audit/1` (docs/json.md).
 
 Every string of an `Audit` is already escaped. The report never says "safe to disable": it shows
 the evidence for and against, and the owner decides.
@@ -8,13 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from math import isinf
 from shlex import quote
+from typing import Any
 
-from sexton.model.audit import CRASH_LOOP, Audit, Fault, Need, Reason, Subject
+from sexton.model.audit import CRASH_LOOP, SCHEMA, Audit, EnabledUnit, Need, Reason, Subject
 from sexton.model.text import count, printable, shorten
 from sexton.prevent.audit.catalogue import BASE
-from sexton.prevent.audit.changes import Before, Change
-from sexton.reports.text.blocks import block, labelled, typed
+from sexton.prevent.audit.changes import Before, Change, facts
+from sexton.reports.text.blocks import block, clamp, headline, labelled, picked, typed
 
 FOUND, CLEAN, UNKNOWN = 1, 0, 3
 _WORDS = {FOUND: "PROBLEMS FOUND", CLEAN: "NO PROBLEMS FOUND", UNKNOWN: "UNKNOWN"}
@@ -42,14 +45,13 @@ def status(audit: Audit, changed: Sequence[Change] | None = None) -> int:
 
 def audit_text(audit: Audit, kind: str, width: int = 88, colour: bool = False) -> str:
     """The whole report; `kind` says what was read: "a tar", "watched for 10 s"."""
-    width = min(max(width, 60), 110)
-    lines = [*_head(audit, kind, status(audit), width, colour)]
+    width = clamp(width)
+    lines = _head(audit, kind, status(audit), width, colour)
     if not audit.has_units:
         lines += _nothing_to_judge(audit, width)
         return _joined(lines, UNKNOWN)
     lines += block(_lead(audit), width, " ")
-    unneeded = audit.of(Need.UNNEEDED)
-    harmful = [subject for subject in audit.subjects if subject.harmful and subject not in unneeded]
+    unneeded, harmful = audit.of(Need.UNNEEDED), _harmful(audit)
     lines += _section("UNNEEDED", unneeded, width)
     lines += _section("RESTARTS FOREVER OR STARTS TOO OFTEN", harmful, width)
     lines += _policy(audit, width)
@@ -64,9 +66,9 @@ def changes_text(
     audit: Audit, changed: Sequence[Change], before: Before, width: int = 88, colour: bool = False
 ) -> str:
     """Only what changed."""
-    width = min(max(width, 60), 110)
+    width = clamp(width)
     ended = status(audit, changed)
-    lines = [*_head(audit, _since(before), ended, width, colour)]
+    lines = _head(audit, _since(before), ended, width, colour)
     if not audit.has_units:
         lines += _nothing_to_judge(audit, width)
         return _joined(lines, UNKNOWN)
@@ -98,27 +100,21 @@ def _joined(lines: Iterable[str], ended: int) -> str:
     return "\n".join([*lines, "", f" exit {ended}: {_ENDS[ended]}"]) + "\n"
 
 
-def _head(audit: Audit, kind: str, ended: int, width: int, colour: bool) -> Iterator[str]:
-    word = _WORDS[ended]
+def _head(audit: Audit, kind: str, ended: int, width: int, colour: bool) -> list[str]:
     parts = [kind]
     if audit.has_units:
         parts.append(count(len(audit.subjects), "service and timer", "services and timers"))
     if audit.workloads is not None:
         kinds = [f"{workload.count:,} {workload.kind}" for workload in audit.workloads]
         parts.append(f"workloads: {', '.join(kinds) or 'none seen'}")
-    first = f"{word}  {shorten(audit.place, 50)}   {' · '.join(parts)}"
-    lines = list(block(first, width, "      ", first=""))
-    if colour:
-        lines[0] = f"\x1b[1;{_COLOURS[ended]}m{word}\x1b[0m" + lines[0].removeprefix(word)
-    yield from (*lines, "")
+    rest = f"{shorten(audit.place, 50)}   {' · '.join(parts)}"
+    return [*headline(_WORDS[ended], rest, width, _COLOURS[ended] if colour else ""), ""]
 
 
 def _lead(audit: Audit) -> str:
     """The result in a sentence or two."""
-    unneeded, harmful = (
-        audit.of(Need.UNNEEDED),
-        [subject for subject in audit.subjects if subject.harmful],
-    )
+    unneeded = audit.of(Need.UNNEEDED)
+    harmful = [subject for subject in audit.subjects if subject.harmful]
     looping = [subject for subject in harmful if any(f.id == CRASH_LOOP for f in subject.faults)]
     if unneeded:
         one = len(unneeded) == 1
@@ -151,6 +147,15 @@ def _lead(audit: Audit) -> str:
     return f"No unit is clearly unneeded, and none would restart forever{known}."
 
 
+def _harmful(audit: Audit) -> list[Subject]:
+    """Units that restart forever or start too often, without those listed as unneeded."""
+    return [
+        subject
+        for subject in audit.subjects
+        if subject.harmful and subject.verdict is not Need.UNNEEDED
+    ]
+
+
 def _section(title: str, subjects: Sequence[Subject], width: int) -> Iterator[str]:
     if not subjects:
         return
@@ -175,11 +180,11 @@ def _evidence(subject: Subject, width: int) -> Iterator[str]:
         way = subject.enabled.how[0]
         by = f"by {way.by} ({way.kind})" if way.by else "manually or by a program, not by a file"
         yield from _line(f"started {by}: {way.at or 'no unit file'}", width)
-    if subject.verdict is Need.UNNEEDED or subject.reasons:
-        yield from _reasons(subject.reasons, width, "")
+    yield from _reasons(subject.reasons, width, "")
     yield from _reasons(subject.against, width, "against: ")
     for fault in subject.faults:
-        yield from _fault(fault, width)
+        where = f"  [{fault.read_from}]" if fault.read_from else ""
+        yield from _line(f"{fault.id}: {fault.detail}{where}", width)
     if subject.unseen:
         yield from _line(f"not seen: {'; '.join(subject.unseen)}", width)
     if subject.wrong_if:
@@ -189,11 +194,6 @@ def _evidence(subject: Subject, width: int) -> Iterator[str]:
 def _reasons(reasons: Iterable[Reason], width: int, lead: str) -> Iterator[str]:
     for reason in reasons:
         yield from _line(f"{lead}{reason.what}: {reason.value}  [{reason.read_from}]", width)
-
-
-def _fault(fault: Fault, width: int) -> Iterator[str]:
-    where = f"  [{fault.read_from}]" if fault.read_from else ""
-    yield from _line(f"{fault.id}: {fault.detail}{where}", width)
 
 
 def _line(text: str, width: int) -> Iterator[str]:
@@ -283,9 +283,9 @@ def _nothing_to_judge(audit: Audit, width: int) -> Iterator[str]:
 
 
 def _do_now(audit: Audit, width: int) -> Iterator[str]:
-    unneeded = audit.of(Need.UNNEEDED)
-    harmful = [subject for subject in audit.subjects if subject.harmful and subject not in unneeded]
+    unneeded, harmful = audit.of(Need.UNNEEDED), _harmful(audit)
     harmful.sort(key=lambda subject: subject.faults[0].id != CRASH_LOOP)
+    where = "" if audit.live else f" --root {quote(audit.place)}"
     if unneeded:
         yield ""
         yield from labelled("DO NOW", ["confirm with the owners, then:"], width)
@@ -309,14 +309,12 @@ def _do_now(audit: Audit, width: int) -> Iterator[str]:
     if any(problem.level != "note" for problem in audit.kubelet):
         yield ""
         yield from labelled("FIX", ["write a corrected kubelet configuration to compare:"], width)
-        where = "" if audit.live else f" --root {quote(audit.place)}"
         yield typed(f"sexton audit{where} --kubelet-out kubelet.yaml")
     if audit.found and not any(subject.owner or subject.policy for subject in audit.subjects):
         yield ""
         yield from labelled(
             "OWNERS", ["record an owner and an expiry for each agent, in git:"], width
         )
-        where = "" if audit.live else f" --root {quote(audit.place)}"
         yield typed(f"sexton audit{where} --write-policy agents.toml")
 
 
@@ -341,3 +339,93 @@ def _listed(names: Iterable[str]) -> str:
     every = list(names)
     more = f" and {len(every) - _MOST_NAMES:,} more" if len(every) > _MOST_NAMES else ""
     return ", ".join(every[:_MOST_NAMES]) + more
+
+
+def audit_json(audit: Audit, changed: Sequence[Change] | None = None) -> dict[str, Any]:
+    """Plain dicts and lists; `changes` only with `--since`."""
+    workloads = audit.workloads
+    output: dict[str, Any] = {
+        "schema": SCHEMA,
+        "place": audit.place,
+        "live": audit.live,
+        "made_unix": round(audit.made_unix, 3),
+        "watched_s": round(audit.watched_s, 3),
+        "told": audit.has_units,
+        "counts": _counts(audit),
+        "workloads": None
+        if workloads is None
+        else [picked(workload, "kind", "count", "example") for workload in workloads],
+        "subjects": [_subject_json(subject) for subject in audit.subjects],
+        "kubelet": [
+            {**picked(problem, "level", "message", "read_from"), "line": problem.line or None}
+            for problem in audit.kubelet
+        ],
+        "notes": list(audit.notes),
+        "unread": list(audit.unread),
+        "unseen": list(audit.unseen),
+    }
+    if changed is not None:
+        output["changes"] = [
+            {"unit": change.unit, "kind": change.kind, "what": list(change.what)}
+            for change in changed
+        ]
+    return output
+
+
+def _subject_json(subject: Subject) -> dict[str, Any]:
+    return {
+        "unit": subject.unit,
+        "verdict": subject.verdict.value,
+        "agent": subject.agent or None,
+        "title": subject.title or None,
+        "state": subject.state or None,
+        "reasons": [picked(reason, "what", "value", "read_from") for reason in subject.reasons],
+        "against": [picked(reason, "what", "value", "read_from") for reason in subject.against],
+        "unseen": list(subject.unseen),
+        "wrong_if": subject.wrong_if or None,
+        "faults": [
+            picked(fault, "id", "detail", "fix", "read_from", "starts_a_day")
+            for fault in subject.faults
+        ],
+        "restarts": subject.restarts,
+        "deaths": subject.deaths,
+        "owner": subject.owner or None,
+        "expires": subject.expires or None,
+        "policy": subject.policy or None,
+        "enabled": None if subject.enabled is None else _enabled_json(subject.enabled),
+        "facts": facts(subject),
+    }
+
+
+def _counts(audit: Audit) -> dict[str, int]:
+    counts = {need.value: len(audit.of(need)) for need in Need}
+    counts["with_faults"] = sum(bool(subject.faults) for subject in audit.subjects)
+    return counts
+
+
+def _enabled_json(unit: EnabledUnit) -> dict[str, Any]:
+    policy = unit.restart
+    return {
+        "how": [picked(way, "kind", "by", "at") for way in unit.how],
+        "fragment": unit.fragment,
+        "drop_ins": list(unit.drop_ins),
+        "program": unit.program,
+        "program_missing": unit.program_missing,
+        "conditions": list(unit.conditions),
+        "timer_s": _finite(unit.timer_s),
+        "aliases": list(unit.aliases),
+        "restart": {
+            "restart": policy.restart,
+            "delay_s": _finite(policy.delay_s),
+            "limit_interval_s": _finite(policy.limit_interval_s),
+            "limit_burst": policy.limit_burst,
+            "steps": policy.steps,
+            "max_delay_s": _finite(policy.max_delay_s),
+            "prevent_status": policy.prevent_status or None,
+        },
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity, which becomes `null`."""
+    return None if value is None or isinf(value) else value

@@ -1,16 +1,36 @@
-"""Pieces of a report: wrapped text, labelled text, commands that are never wrapped, and hints."""
+"""Pieces of a report: headline, wrapped text, labelled text, commands that are never wrapped,
+hints, and a record's fields for JSON."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
+from typing import Any
 
 from sexton.model.text import shorten
 
 LABEL = 10
 #: A number and its unit stay on one line.
-_UNIT = re.compile(r"(\d) (s|ms|µs|min|h|d|x|B|MB|KiB|MiB|GiB|TiB|%)(?!\w)")
+_UNIT = re.compile(r"(\d) (s|ms|µs|min|h|d|x|B|MB|KiB|MiB|GiB|TiB|%|Hz|cores?)(?!\w)")
+
+
+def clamp(width: int, most: int = 110) -> int:
+    """The width of a report on a terminal of `width` columns."""
+    return min(max(width, 60), most)
+
+
+def bold(text: str, colour: bool) -> str:
+    """A title on a terminal that shows colours."""
+    return f"\x1b[1m{text}\x1b[0m" if colour else text
+
+
+def headline(word: str, rest: str, width: int, colour: str = "") -> list[str]:
+    """The verdict first, the only coloured word; `colour` is a terminal's number of it."""
+    lines = [*block(f"{word}  {rest}", width, "      ", first="")]
+    if colour:
+        lines[0] = f"\x1b[1;{colour}m{word}\x1b[0m" + lines[0].removeprefix(word)
+    return lines
 
 
 def labelled(label: str, items: Iterable[str], width: int, indent: int = LABEL) -> Iterator[str]:
@@ -44,6 +64,11 @@ def cut(text: str, width: int) -> str:
 def typed(command: str) -> str:
     """A command on its own line, never wrapped, so that it can be copied."""
     return " " * (LABEL + 4) + shorten(command, 300)
+
+
+def picked(record: object, *names: str) -> dict[str, Any]:
+    """These fields of a record, for JSON."""
+    return {name: getattr(record, name) for name in names}
 
 
 def grant_for(grant: str, command: str) -> str:

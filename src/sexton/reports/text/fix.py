@@ -1,9 +1,11 @@
-"""`sexton fix` as text: the plan before you confirm it, and the results of every subcommand."""
+"""`sexton fix`: the plan before you confirm it, and the results of every subcommand, as text and
+as JSON."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from sexton.cure.apply import DONE, FAILED, REFUSED, SKIPPED, Applied
 from sexton.cure.journal import COMPLETE, ROLLED_BACK, RUNNING, Run
@@ -12,24 +14,12 @@ from sexton.cure.verify import Met, Verified, heading
 from sexton.model.plan import Condition, Criterion, Plan, Step
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
-from sexton.reports.text.blocks import block, cut, labelled, typed
+from sexton.reports.text.blocks import block, clamp, cut, headline, labelled, picked, typed
 
 SHOWN_HASH = 16
 _STATES = {ROLLED_BACK: "rolled back", COMPLETE: "applied", RUNNING: "INTERRUPTED"}
 _TESTS = {"==": "is", "!=": "is not", ">=": "at least", "<=": "at most", "<": "below", "in": "in"}
 _MARKS = {Met.YES: "met", Met.NO: "NOT MET", Met.UNKNOWN: "unknown"}
-
-
-def clamp(width: int) -> int:
-    return min(max(width, 60), 110)
-
-
-def headline(word: str, rest: str, width: int, colour: str = "") -> list[str]:
-    """The verdict first, the only coloured word."""
-    lines = [*block(f"{word}  {rest}", width, "      ", first="")]
-    if colour:
-        lines[0] = f"\x1b[1;{colour}m{word}\x1b[0m" + lines[0].removeprefix(word)
-    return lines
 
 
 def plan_text(plan: Plan, width: int, colour: bool = False, file: str = "") -> str:
@@ -303,3 +293,103 @@ def _zombies(found: Verified) -> str:
     if now <= before:
         return f"{before:,} before the apply, {now:,} now: {before - now:,} gone, {now:,} remain"
     return f"{before:,} before the apply, {now:,} now: {now - before:,} more"
+
+
+def applied_json(plan: Plan, applied: Applied) -> dict[str, Any]:
+    return {
+        "schema": "sexton.applied/1",
+        "run": applied.run,
+        "plan": plan.hash,
+        "node": plan.node,
+        **picked(applied, "how", "why", "exit", "watched"),
+        "steps": [
+            {
+                "id": done.step.id,
+                "title": done.step.title,
+                "state": done.state,
+                "said": done.message,
+                "told": list(done.details),
+                "outcome": {
+                    name: value
+                    for name, value in done.outcome.items()
+                    if name not in ("said", "told")
+                },
+                "proofs": [
+                    {"what": what, "holds": holds, "read": reading}
+                    for what, holds, reading in done.proofs
+                ],
+            }
+            for done in applied.steps
+        ],
+    }
+
+
+def refused_json(plan: Plan, reasons: list[str]) -> dict[str, Any]:
+    return {
+        "schema": "sexton.applied/1",
+        "run": None,
+        "plan": plan.hash,
+        "node": plan.node,
+        "how": "refused",
+        "why": "; ".join(reasons),
+        "reasons": reasons,
+        "steps": [],
+    }
+
+
+def rolled_back_json(done: RolledBack) -> dict[str, Any]:
+    return {
+        "schema": "sexton.rolled_back/1",
+        "run": done.run,
+        "done": [{"step": step, "what": what} for step, what in done.lines],
+        "failed": [{"step": step, "why": why} for step, why in done.failed],
+        "cannot_undo": done.cannot,
+    }
+
+
+def verified_json(found: Verified) -> dict[str, Any]:
+    return {
+        "schema": "sexton.verified/1",
+        "run": found.run,
+        "seconds": round(found.seconds, 1),
+        "verdict": heading(found),
+        "exit": found.exit,
+        "zombies": {"before": found.dead_before, "now": found.dead_now},
+        "freed": list(found.freed),
+        "criteria": [
+            {
+                **picked(result, "what", "before", "now"),
+                "met": result.met.value,
+                "source": result.read_from,
+                "note": result.note,
+            }
+            for result in found.results
+        ],
+    }
+
+
+def status_json(runs: list[Run]) -> dict[str, Any]:
+    return {
+        "schema": "sexton.fix_status/1",
+        "runs": [
+            {
+                "run": run.id,
+                "state": run.state,
+                "why": run.ended_why,
+                "plan": run.plan.hash,
+                "began_unix": run.began_unix,
+                "ended_unix": run.ended_unix or None,
+                "torn_lines": run.torn,
+                "steps": [
+                    {
+                        "id": record.step,
+                        "done": record.outcome is not None,
+                        "undone": record.undone,
+                        "said": (record.outcome or {}).get("said", ""),
+                    }
+                    for record in run.records
+                ],
+            }
+            for run in runs
+        ],
+    }

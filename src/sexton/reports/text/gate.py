@@ -1,12 +1,14 @@
-"""The gate's result as text: failed rules first, then warnings, then what passed."""
+"""The gate's result as text (failed rules first, then warnings, then what passed) and as
+`sexton.gate/1` (docs/gate.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from sexton.model.text import count, seconds, shorten
-from sexton.prevent.gate.model import Gate, Outcome, Result, Violation
-from sexton.reports.text.blocks import block
+from sexton.model.text import count, printable, seconds, shorten
+from sexton.prevent.gate.model import SCHEMA, Gate, Outcome, Result, Violation, Waiver
+from sexton.reports.text.blocks import block, clamp, headline, picked
 
 _WORDS = {
     Outcome.FAIL: "FAIL",
@@ -25,15 +27,12 @@ _MOST_NOTES = 5
 
 def gate_text(gate: Gate, width: int = 88, colour: bool = False) -> str:
     """The whole report; `width` is kept between 60 and 110 columns."""
-    width = min(max(width, 60), 110)
-    word = "PASSED" if gate.passed else "FAILED"
+    width = clamp(width)
+    word, shade = ("PASSED", "32") if gate.passed else ("FAILED", "31")
     state = "booted" if gate.booted else "not booted"
     facts = " · ".join(part for part in (gate.kind, gate.os, state) if part)
-    head = f"{word}  {shorten(gate.place, 40)}   {facts}"
-    lines = [*block(head, width, "        ", first=""), ""]
-    if colour:
-        lines[0] = f"\x1b[1;{'32' if gate.passed else '31'}m{word}\x1b[0m{lines[0][len(word) :]}"
-    lines += [*block(_lead(gate), width, " "), ""]
+    lines = headline(word, f"{shorten(gate.place, 40)}   {facts}", width, shade if colour else "")
+    lines += ["", *block(_lead(gate), width, " "), ""]
     for result in sorted(gate.results, key=_weight):
         lines += _result(result, width)
     lines += _not_checked(gate, width)
@@ -41,10 +40,6 @@ def gate_text(gate: Gate, width: int = 88, colour: bool = False) -> str:
         lines += block(note, width, _INDENT, first=f" {'NOTE':<{_LABEL}}  ")
     lines += ["", *_footer(gate, width)]
     return "\n".join(lines) + "\n"
-
-
-def _policy(gate: Gate) -> str:
-    return "the built-in policy" if gate.policy == "built-in" else shorten(gate.policy, 40)
 
 
 def _lead(gate: Gate) -> str:
@@ -136,15 +131,71 @@ def _not_checked(gate: Gate, width: int) -> Iterator[str]:
 
 def _footer(gate: Gate, width: int) -> Iterator[str]:
     spent = sum(result.spent_s for result in gate.results)
+    policy = "the built-in policy" if gate.policy == "built-in" else shorten(gate.policy, 40)
     watched = f"watched for {seconds(gate.watched_s)} · " if gate.watched_s else ""
     checked = sum(
         result.outcome not in (Outcome.NOT_APPLICABLE, Outcome.OFF) for result in gate.results
     )
     yield from block(
-        f"{checked} of {len(gate.results)} rules checked against {_policy(gate)} · {watched}"
+        f"{checked} of {len(gate.results)} rules checked against {policy} · {watched}"
         f"{seconds(spent)} checking · read-only",
         width,
         " ",
     )
     end = "gate passed" if gate.passed else "gate failed"
     yield f" exit {gate.exit}: {end}"
+
+
+def gate_json(gate: Gate) -> dict[str, Any]:
+    """Plain dicts and lists, ready for `json.dumps`."""
+    return {
+        "schema": SCHEMA,
+        **picked(gate, "exit", "passed", "place", "kind"),
+        "os": gate.os or None,
+        "booted": gate.booted,
+        "policy": gate.policy,
+        "today": gate.today.isoformat(),
+        "made": gate.made_unix,
+        "watched_s": round(gate.watched_s, 3),
+        "rules": [_result_json(result) for result in gate.results],
+        "waivers": [
+            {**_waiver_json(waiver), "state": state.value} for waiver, state in gate.waivers
+        ],
+        "notes": list(gate.notes),
+    }
+
+
+def _result_json(result: Result) -> dict[str, Any]:
+    return {
+        "id": result.rule,
+        "title": result.title,
+        "outcome": result.outcome.value,
+        **picked(result, "closes", "level", "summary"),
+        "violations": [_violation_json(violation, result.rule) for violation in result.violations],
+        "missing": [picked(need, "what", "grant") for need in result.missing],
+        "notes": list(result.notes),
+        "spent_s": round(result.spent_s, 6),
+    }
+
+
+def _violation_json(violation: Violation, rule: str) -> dict[str, Any]:
+    waiver = violation.waived_by
+    return {
+        **picked(violation, "subject", "message", "level", "path"),
+        "line": violation.line or None,
+        "facts": list(violation.facts),
+        "remedy": violation.remedy or None,
+        "fingerprint": violation.fingerprint(rule),
+        "waived_by": None if waiver is None else _waiver_json(waiver),
+    }
+
+
+def _waiver_json(waiver: Waiver) -> dict[str, Any]:
+    return {
+        "rule": waiver.rule,
+        "subject": printable(waiver.subject),
+        "owner": printable(waiver.owner),
+        "expires": waiver.expires.isoformat(),
+        "reason": printable(waiver.reason),
+        "at": waiver.at,
+    }

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sexton.model.text import seconds
 from sexton.profile.heatmap import Heatmap
 from sexton.profile.timeline import Timeline
+from sexton.reports.text.blocks import clamp
 from sexton.reports.text.profile_head import Capture, Times, footnotes, identity
 
 #: From idle to hottest, of the 256 terminal colours.
@@ -64,17 +65,17 @@ def grid_of_timeline(counted: Timeline) -> Grid:
     return Grid(counted.shares, labels, counted.start_ns, counted.column_ns / 1e9)
 
 
-def stretched(grid: Grid, width: int) -> tuple[Grid, int]:
+def stretched(grid: Grid, width: int) -> Grid:
     """Repeat each column to fill the width, up to `_WIDEST` times."""
     columns = grid.values.shape[1]
     times = min(max((width - label_width(grid.labels)) // max(columns, 1), 1), _WIDEST)
-    wide = grid._replace(values=np.repeat(grid.values, times, axis=1))
-    return wide._replace(column_s=grid.column_s / times), times
+    values = np.repeat(grid.values, times, axis=1)
+    return grid._replace(values=values, column_s=grid.column_s / times)
 
 
 def heatmap_text(capture: Capture, grid: Grid, kind: str, terminal: Terminal) -> str:
     """The whole screen of `sexton profile heatmap`."""
-    wide, _ = stretched(grid, min(terminal.width, 200))
+    wide = stretched(grid, min(terminal.width, 200))
     words = ("idle", "fully busy" if grid.full is not None else "maximum")
     lines = [
         f" {identity(capture)}",
@@ -83,7 +84,7 @@ def heatmap_text(capture: Capture, grid: Grid, kind: str, terminal: Terminal) ->
         *heat_lines(wide, capture.times, terminal),
         "",
         scale(terminal, words),
-        *footnotes(capture, min(max(terminal.width, 60), 110)),
+        *footnotes(capture, clamp(terminal.width)),
     ]
     return "\n".join(lines) + "\n"
 

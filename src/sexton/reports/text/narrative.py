@@ -9,7 +9,8 @@ from sexton.explain.moments import clock
 from sexton.explain.story import short
 from sexton.model.chain import Chain, Contest, Rival, Strength
 from sexton.model.diagnosis import Diagnosis, Exit
-from sexton.model.finding import Finding
+from sexton.model.finding import Finding, Verdict
+from sexton.model.text import printable, seconds
 from sexton.reports.text.blocks import block, labelled
 
 _MOST_RIVALS = 3
@@ -21,14 +22,31 @@ def lead(diagnosis: Diagnosis) -> str:
     sentences: dict[str, str] = {}
     for chain in shown(diagnosis)[:2]:
         ends = [known[name] for name in (*chain.findings[:2], *chain.findings[-2:])]
-        sentences |= {finding.id: _sentence(finding, short(finding.summary)) for finding in ends}
+        sentences |= {finding.id: sentence(finding, short(finding.summary)) for finding in ends}
     sentences |= {
-        name: _sentence(known[name], known[name].summary) for name in diagnosis.unexplained
+        name: sentence(known[name], known[name].summary) for name in diagnosis.unexplained
     }
     return " ".join(sentences.values())
 
 
-def _sentence(finding: Finding, summary: str) -> str:
+def replayed_lines(diagnosis: Diagnosis, span: str, width: int) -> Iterator[str]:
+    """Which recording and which span of it this is; nothing for a live node."""
+    replayed = diagnosis.replayed
+    if replayed is None:
+        return
+    length = seconds(max(diagnosis.end - diagnosis.start, 0.0))
+    text = f"{span} ({length}), from {printable(replayed.recording)}"
+    yield from labelled("REPLAY", [text], width)
+    yield from labelled("", [printable(note) for note in replayed.notes], width)
+
+
+def verdict_words(finding: Finding) -> str:
+    """Its summary, marked if it is unknown or not applicable."""
+    prefix = {Verdict.UNKNOWN: "unknown: ", Verdict.NOT_APPLICABLE: "not applicable: "}
+    return prefix.get(finding.verdict, "") + finding.summary
+
+
+def sentence(finding: Finding, summary: str) -> str:
     """Its summary as a sentence; the name of a thing keeps its own spelling."""
     named = any(summary.startswith(name) for names in finding.entities.values() for name in names)
     return (summary if named else summary[:1].upper() + summary[1:]) + "."
@@ -125,8 +143,8 @@ def story(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         return
     yield ""
     yield " TIMELINE"
-    for sentence in diagnosis.story:
-        yield from block(sentence, width, "   ", first=" ")
+    for line in diagnosis.story:
+        yield from block(line, width, "   ", first=" ")
 
 
 def died(diagnosis: Diagnosis, width: int) -> Iterator[str]:

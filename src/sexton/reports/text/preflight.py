@@ -8,9 +8,9 @@ from typing import Any
 
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.record.preflight import EXPECTED_RSS, KernelUse, Planned, Preflight, Program, Right
+from sexton.reports.text.blocks import bold, picked
 
 SCHEMA = "sexton.preflight/1"
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _EVERY = "{:>6}{:>10}{:>11}"
 
 
@@ -24,25 +24,21 @@ def preflight_text(found: Preflight, width: int = 88, colour: bool = False) -> s
     seen = [source for source in reads if source.read_s is not None]
     head = _EVERY.format("EVERY", "ONE READ", "OF A CORE")
     title = "READS (* every second for a minute after an alarm)"
-    lines += [_title(f"{title:{width - len(head)}}{head}", colour)]
+    lines += [bold(f"{title:{width - len(head)}}{head}", colour)]
     lines += [_read(source, width) for source in seen]
     lost = [source for source in reads if source.read_s is None]
     if lost:
-        lines += [_title("NOT READABLE HERE", colour), *_lost(lost, width)]
-    lines += [_title("KERNEL EVENTS AND THEIR BUFFERS", colour)]
+        lines += [bold("NOT READABLE HERE", colour), *_lost(lost, width)]
+    lines += [bold("KERNEL EVENTS AND THEIR BUFFERS", colour)]
     lines += [line for use in found.kernel for line in _kernel(use, width)] or [" none"]
-    lines += [_title("PROGRAMS STARTED", colour)]
+    lines += [bold("PROGRAMS STARTED", colour)]
     lines += [_program(program, width) for program in found.programs]
-    lines += [_title("CAPABILITIES", colour), *_rights(found.rights, width)]
-    lines += [_title("ESTIMATED COST", colour), *_cost(found)]
+    lines += [bold("CAPABILITIES", colour), *_rights(found.rights, width)]
+    lines += [bold("ESTIMATED COST", colour), *_cost(found)]
     sent = f"pinned minutes to {found.ship}, at each alarm" if found.ship else "nothing"
     lines += [_cut(f"SENDS: {sent}", width)]
     lines += _wrapped(f"NEVER READ: {'; '.join(found.not_read)}", "", width)
     return "\n".join(lines) + "\n"
-
-
-def _title(text: str, colour: bool) -> str:
-    return f"{_BOLD}{text}{_PLAIN}" if colour else text
 
 
 def _headline(found: Preflight) -> str:
@@ -174,8 +170,7 @@ def preflight_json(found: Preflight) -> dict[str, Any]:
             {
                 "what": use.what,
                 "events": list(use.events),
-                "buffer_bytes": use.buffer_bytes,
-                "how": use.how,
+                **picked(use, "buffer_bytes", "how"),
                 "problem": printable(use.problem),
                 "grant": printable(use.grant),
             }

@@ -10,16 +10,9 @@ import numpy as np
 from sexton.model.profile import NO_CLOCK, Event, FunctionCount, Kind
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.profile.timeline import Timeline
+from sexton.reports.text.blocks import block, clamp
 from sexton.reports.text.heat import Grid, Terminal, heat_lines, scale, stretched
-from sexton.reports.text.profile_head import (
-    Capture,
-    Times,
-    footnotes,
-    identity,
-    labelled,
-    percent,
-    wrapped,
-)
+from sexton.reports.text.profile_head import Capture, Times, footnotes, identity, labelled, percent
 
 _MOST = 8
 _KINDS = {
@@ -45,9 +38,9 @@ class Contents(NamedTuple):
 
 def info_text(capture: Capture, held: Contents, terminal: Terminal) -> str:
     """One screen."""
-    width = min(max(terminal.width, 60), 110)
+    width = clamp(terminal.width)
     facts = capture.facts
-    lines = [*wrapped(identity(capture), width, "   "), ""]
+    lines = [*block(identity(capture), width, "   ", first=""), ""]
     lines += labelled("FORMAT", [printable(facts.format) or "unknown"], width)
     if facts.command:
         lines += labelled("COMMAND", [shorten(printable(facts.command), 300)], width)
@@ -97,7 +90,7 @@ def top_lines(found: Sequence[FunctionCount], total: int, most: int, width: int)
     if not total:
         yield " no samples match"
         return
-    room = min(max(width, 60), 140) - 40
+    room = clamp(width, 140) - 40
     yield f" {'SELF':>8} {'TOTAL':>8} {'SAMPLES':>11}  {'FUNCTION':{room}} WHERE"
     for function_count in found[:most]:
         where = (
@@ -117,8 +110,7 @@ def timeline_lines(
     grid: Grid, counted: Timeline, times: Times, terminal: Terminal
 ) -> Iterator[str]:
     """When something ran: one row of heat (or one per core), and the peak."""
-    wide, _ = stretched(grid, min(terminal.width, 200))
-    yield from heat_lines(wide, times, terminal)
+    yield from heat_lines(stretched(grid, min(terminal.width, 200)), times, terminal)
     yield ""
     yield scale(terminal, ("none", f"peak, {percent(_largest(grid))} of samples"))
     matched = np.maximum(counted.matched, 0).sum(axis=0)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
+from functools import partial
 from typing import NamedTuple
 
 from sexton.model.profile import Facts
 from sexton.model.text import count, printable, seconds, shorten
+from sexton.reports.text import blocks
 
 _MOST_PROBLEMS = 4
-_UNIT = re.compile(r"(\d) (%|s|ms|min|h|d|cores?|Hz)(?!\w)")
+#: Labels of a profile's reports are narrower than those of a verdict.
+labelled = partial(blocks.labelled, indent=8)
 
 
 class Times(NamedTuple):
@@ -140,22 +141,6 @@ def lost(facts: Facts) -> str:
         facts.throttled, f"throttled {count(facts.throttled or 0, 'time')}"
     )
     return f"{dropped}, {throttled}"
-
-
-def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """Lines of at most `width`, the later ones indented; a number stays with its unit."""
-    glued = _UNIT.sub("\\1\u00a0\\2", text)
-    lines = wrap(glued, max(width, 20), subsequent_indent=indent, break_on_hyphens=False)
-    return [line.replace("\u00a0", " ") for line in lines]
-
-
-def labelled(label: str, texts: Sequence[str], width: int) -> Iterator[str]:
-    """The label once, the texts aligned under the first."""
-    head = f" {label:9}"
-    for text in texts:
-        for line in wrapped(text, width - 10):
-            yield head + line
-            head = " " * 10
 
 
 def percent(share: float) -> str:

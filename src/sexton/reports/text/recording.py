@@ -7,18 +7,17 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sexton.model.row import fields_of
+from sexton.model.row import Row, fields_of
 from sexton.model.rows.recorder import Alarm, Mark
 from sexton.model.text import count, printable, seconds, size
 from sexton.replay.span import moment
-from sexton.reports.text.blocks import cut
+from sexton.reports.text.blocks import bold, clamp, cut, picked
 from sexton.reports.text.settings import recorded_config
 from sexton.store.summary import ConfigSum, ProfileSum, SourceSum, Summary, TableSum, TimedRow
 from sexton.store.verify import TORN, Trouble, Verified
 
 INFO = "sexton.recording.info/1"
 VERIFY = "sexton.recording.verify/1"
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 #: So that a night fits a screen; `--json` has all of it.
 _MOST_TABLES, _MOST_EVENTS, _MOST_LOST, _MOST_NOTES, _MOST_PROBLEMS = 8, 8, 3, 3, 4
 _MOST_TROUBLES = 50
@@ -27,7 +26,7 @@ _MOST_CONFIGS = 2
 
 def info_text(found: Summary, width: int = 88, colour: bool = False) -> str:
     """About forty lines: node, span, size, alarms, tables, missing sources, cost."""
-    width = min(max(width, 60), 120)
+    width = clamp(width, 120)
     lines = [*_head(found)]
     for title, part in (
         ("ALARMS, MARKS AND GAPS", _events(found)),
@@ -38,7 +37,7 @@ def info_text(found: Summary, width: int = 88, colour: bool = False) -> str:
     ):
         shown = list(part)
         if shown:
-            lines += ["", f" {_BOLD}{title}{_PLAIN}" if colour else f" {title}", *shown]
+            lines += ["", f" {bold(title, colour)}", *shown]
     return "\n".join(cut(line, width + 8 * ("\x1b" in line)) for line in lines) + "\n"
 
 
@@ -96,9 +95,8 @@ def _profiles(found: ProfileSum) -> Iterator[str]:
 
 
 def _events(found: Summary) -> Iterator[str]:
-    alarms = [
-        alarm for alarm in found.alarms if alarm.row.kind != "mark"
-    ]  # the mark itself is listed
+    # Not the alarm of a mark: the mark itself is listed.
+    alarms = [alarm for alarm in found.alarms if alarm.row.kind != "mark"]
     events = [(alarm.wall_s, _words(alarm)) for alarm in (*alarms, *found.marks)]
     for gap in found.gaps:
         what = "reboot" if gap.reboot else "gap"
@@ -191,7 +189,7 @@ def info_json(found: Summary) -> dict[str, Any]:
     return {
         "schema": INFO,
         "path": printable(str(found.path)),
-        "node": _plain(found.node, {}) if found.node is not None else None,
+        "node": _plain(found.node) if found.node is not None else None,
         "host": printable(found.host),
         "sexton": printable(found.sexton),
         "recording_now": found.recording_now,
@@ -209,39 +207,29 @@ def info_json(found: Summary) -> dict[str, Any]:
         "bytes_an_hour": None if found.bytes_an_hour is None else round(found.bytes_an_hour),
         "tables": {
             name: {
-                "rows": table.rows,
-                "bytes": table.bytes,
-                "readings": table.readings,
+                **picked(table, "rows", "bytes", "readings"),
                 "period_s": None if table.period_s is None else round(table.period_s, 3),
             }
             for name, table in sorted(found.tables.items())
         },
         "sources": [
-            {
-                "id": printable(source.last.id),
-                "path": printable(source.last.path),
-                "state": printable(source.last.state),
-                "detail": printable(source.last.detail),
-                "grant": printable(source.last.grant),
-                "segments": _safe(source.segments),
-            }
+            _safe(
+                {
+                    **picked(source.last, "id", "path", "state", "detail", "grant"),
+                    "segments": source.segments,
+                }
+            )
             for source in found.sources
         ],
-        "alarms": [_plain(alarm.row, {"wall_s": alarm.wall_s}) for alarm in found.alarms],
-        "marks": [_plain(mark.row, {"wall_s": mark.wall_s}) for mark in found.marks],
-        "notes": [_plain(note.row, {"wall_s": note.wall_s}) for note in found.notes],
-        "pins": [
-            _safe({name: getattr(pin, name) for name in type(pin).__slots__}) for pin in found.pins
-        ],
+        "alarms": _timed(found.alarms),
+        "marks": _timed(found.marks),
+        "notes": _timed(found.notes),
+        "pins": [_safe(picked(pin, *type(pin).__slots__)) for pin in found.pins],
         "profiles": {
-            "annexes": found.profiles.annexes,
-            "samples": found.profiles.samples,
-            "lost": found.profiles.lost,
-            "bytes": found.profiles.bytes,
+            **picked(found.profiles, "annexes", "samples", "lost", "bytes"),
             "start": _pair(found.profiles.start),
             "end": _pair(found.profiles.end),
-            "waiting": found.profiles.waiting,
-            "waiting_bytes": found.profiles.waiting_bytes,
+            **picked(found.profiles, "waiting", "waiting_bytes"),
         },
         "configs": [
             {
@@ -256,8 +244,12 @@ def info_json(found: Summary) -> dict[str, Any]:
     }
 
 
-def _plain(row: Any, more: dict[str, Any]) -> dict[str, Any]:
-    return {**more, **{name: _safe(getattr(row, name)) for name in fields_of(type(row))}}
+def _timed(rows: Sequence[TimedRow]) -> list[dict[str, Any]]:
+    return [{"wall_s": timed.wall_s, **_plain(timed.row)} for timed in rows]
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    return {name: _safe(getattr(row, name)) for name in fields_of(type(row))}
 
 
 def _safe(value: Any) -> Any:
@@ -296,11 +288,6 @@ def verify_json(found: Verified) -> dict[str, Any]:
     """The contract of docs/json.md."""
     return {
         "schema": VERIFY,
-        "whole": found.whole,
-        "recording_now": found.recording_now,
-        "segments": found.segments,
-        "files": found.files,
-        "rows": found.rows,
-        "bytes": found.bytes,
+        **picked(found, "whole", "recording_now", "segments", "files", "rows", "bytes"),
         "troubles": [trouble._asdict() for trouble in found.troubles],
     }

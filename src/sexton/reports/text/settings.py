@@ -13,7 +13,7 @@ from sexton.detect.registry import all_detectors, key_of
 from sexton.model.finding import Finding, Verdict
 from sexton.model.settings import Changed, Settings, Silence
 from sexton.model.text import count, printable
-from sexton.reports.text.blocks import labelled
+from sexton.reports.text.blocks import clamp, labelled
 
 SCHEMA = "sexton.config/1"
 
@@ -41,13 +41,15 @@ def _in_one_line(settings: Settings, when: str) -> str:
     parts += [f"{count(len(settings.silences), 'silence')}"] if settings.silences else []
     parts += [f"silence of {_about(old)} ended {_clock(old.until)}" for old in settings.expired]
     if settings.patterns:
-        parts.append(f"{count(len(settings.patterns), 'log pattern')} of {_place(settings)}")
+        parts.append(
+            f"{count(len(settings.patterns), 'log pattern')} of {printable(settings.patterns_from)}"
+        )
     return f"{printable(settings.path) or 'no file'}{when}: {'; '.join(parts)}"
 
 
 def config_text(settings: Settings, width: int, whole: bool = False) -> str:
     """What is in force and where it comes from; must be called while `settings` are applied."""
-    width = min(max(width, 60), 110)
+    width = clamp(width)
     total = sum(len(check.thresholds) for check in all_detectors())
     if not settings.path:
         lines = ["no configuration file; every threshold is its detector's default", ""]
@@ -61,7 +63,7 @@ def config_text(settings: Settings, width: int, whole: bool = False) -> str:
     ended = (f"{_about(old)}, {_clock(old.until)}: {old.reason}" for old in settings.expired)
     lines += labelled("expired", ended, width)
     if settings.patterns:
-        named = f"{', '.join(settings.patterns)} (from {_place(settings)})"
+        named = f"{', '.join(settings.patterns)} (from {printable(settings.patterns_from)})"
         lines += labelled("patterns", [named], width)
     lines += [""] if settings.changes else []
     if whole:
@@ -105,10 +107,6 @@ def config_json(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _place(settings: Settings) -> str:
-    return printable(settings.patterns_from)
-
-
 def _thresholds(settings: Settings) -> Iterator[str]:
     changed = {(name, one.name) for one in settings.thresholds for name in one.detectors}
     names = {
@@ -122,7 +120,7 @@ def _thresholds(settings: Settings) -> Iterator[str]:
 
 
 def silenced_lines(findings: Iterable[Finding]) -> list[str]:
-    """Known to the node's owner, and still there."""
+    """Silenced findings that are present."""
     return [
         f"{finding.summary} ({_until(*finding.silenced)})"
         for finding in findings

@@ -10,6 +10,7 @@ from sexton.host.host import ONLY_LIVE
 from sexton.model.row import Row, table
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import SourceState
+from sexton.reports.text.blocks import bold, clamp, picked
 
 
 def in_words(page: str) -> str:
@@ -26,7 +27,6 @@ def in_words(page: str) -> str:
 
 SCHEMA = "sexton.sources/1"
 ROOT = "run as root: sudo sexton diagnose"
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _GROUPS = (
     ("ok", "AVAILABLE"),
     ("denied", "NO PERMISSION"),
@@ -73,8 +73,7 @@ def sources_json(lines: Sequence[SourceLine]) -> dict[str, Any]:
                 "gives": line.gives,
                 "rows": [table(kind) for kind in line.rows],
                 "period_s": line.period_s,
-                "state": line.state.state,
-                "detail": line.state.detail,
+                **picked(line.state, "state", "detail"),
                 "grant": line.grant,
                 "read_s": None if line.read_s is None else round(line.read_s, 6),
             }
@@ -85,17 +84,16 @@ def sources_json(lines: Sequence[SourceLine]) -> dict[str, Any]:
 
 def sources_text(lines: Sequence[SourceLine], width: int = 88, colour: bool = False) -> str:
     """One line per source that works; for each other one the reason and what would help."""
-    width = min(max(width, 60), 120)
+    width = clamp(width, 120)
     name_width = max((len(line.state.id) for line in lines), default=10)
     text = [_headline(lines)]
     for group, title in _GROUPS:
         members = [line for line in lines if line.group == group]
         if not members:
             continue
-        shown = f"{_BOLD}{title}{_PLAIN}" if colour else title
         pad = " " * (name_width - len(title))
         ending = f"{'ONE READ':>{width - name_width - 11}}" if group == "ok" else ""
-        text += ["", f" {shown}{pad}  PROVIDES{ending}"]
+        text += ["", f" {bold(title, colour)}{pad}  PROVIDES{ending}"]
         for line in members:
             text += (
                 _available(line, name_width, width)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sexton.model.profile import Kind
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.profile.spikes.spike import Grown, Recurring, Spike, Spikes, SpikeStack
+from sexton.reports.text.blocks import block, clamp, headline
 from sexton.reports.text.heat import (
     Grid,
     Terminal,
@@ -24,7 +25,6 @@ from sexton.reports.text.profile_head import (
     labelled,
     percent,
     significance,
-    wrapped,
 )
 
 _MOST_SPIKES, _MOST_GROWN, _MOST_STACKS, _MOST_RECURRING = 6, 6, 2, 5
@@ -49,16 +49,14 @@ def spikes_text(
     capture: Capture, found: Spikes, heat: Grid | None, invocation: Invocation, terminal: Terminal
 ) -> str:
     """The whole report."""
-    width = min(max(terminal.width, 60), 120)
+    width = clamp(terminal.width, 120)
     word, exits = verdict_word(found, invocation.exit), EXITS[invocation.exit]
     if invocation.at_moments and invocation.exit == 0:
         word, exits = "NO DIFFERENCE", "nothing differs significantly at the given times"
-    lines = [*wrapped(f"{word}  {identity(capture)}", width, "      "), ""]
-    if terminal.colour:
-        lines[0] = f"\x1b[1;{_COLOURS[invocation.exit]}m{word}\x1b[0m" + lines[0].removeprefix(word)
+    shade = _COLOURS[invocation.exit] if terminal.colour else ""
+    lines = [*headline(word, identity(capture), width, shade), ""]
     if found.spikes:
-        lines += [f" {line}" for line in wrapped(sentence(capture, found.spikes[0]), width - 2)]
-        lines.append("")
+        lines += [*block(sentence(capture, found.spikes[0]), width - 1, " "), ""]
     shown = found.spikes[:_MOST_SPIKES]
     if heat is not None:
         lines += [*_strip(capture, shown, heat, terminal), ""]
@@ -73,7 +71,7 @@ def spikes_text(
         _next(capture, shown[0], invocation, width) if shown else _instead(found, invocation, width)
     )
     lines += footnotes(capture, width, found.problems)
-    lines += ["", *(f" {line}" for line in wrapped(_tested(found), width - 2))]
+    lines += ["", *block(_tested(found), width - 1, " ")]
     lines.append(f" exit {invocation.exit}: {exits}")
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -145,6 +143,43 @@ def calm_words(spike: Spike) -> str:
     return f"{words}; {note}" if note else words
 
 
+def busy_change(spike: Spike) -> str:
+    """How busy the cores were, before and in the spike."""
+    busy = f"busy {whole(spike.normal)} → {whole(spike.busy)}"
+    if spike.in_kernel:
+        return f"{busy}, in the kernel {whole(spike.normal_kernel)} → {whole(spike.kernel)}"
+    return f"{busy}, {whole(spike.kernel)} in the kernel"
+
+
+def grown_name(grown: Grown) -> str:
+    """What grew: a task, a kernel function, or a program's function with its module."""
+    name = printable(grown.name)
+    if grown.kind == Kind.TASK:
+        return f"{name} (task)"
+    if grown.module and grown.kind == Kind.USER:
+        return f"{name} [{printable(grown.module).rpartition('/')[2]}]"
+    return name
+
+
+def tasks_named(spike: Spike, most: int) -> str:
+    """The tasks that ran in it, with their shares."""
+    return " · ".join(
+        f"{printable(comm)}{f'[{pid}]' if pid >= 0 else ''} {percent(share)}"
+        for comm, pid, share in spike.tasks[:most]
+    )
+
+
+def recurring_words(burst: Recurring) -> str:
+    """Work that recurs on a core, in one line."""
+    often = seconds(burst.interval_ns / 1e9)
+    how = f"every {often}" if burst.regular else f"about every {often}"
+    text = f"{cores_named(burst.cpus)}: {how}, {count(burst.times, 'time')}, "
+    text += f"busy {whole(burst.normal)} → {whole(burst.busy)}"
+    if burst.example is not None and burst.example.grew:
+        text += f", {printable(burst.example.grew[0].name)}"
+    return text
+
+
 def whole(share: float) -> str:
     """A share in whole percent.
 
@@ -169,7 +204,7 @@ def _strip(
     capture: Capture, spikes: Sequence[Spike], heat: Grid, terminal: Terminal
 ) -> Iterator[str]:
     alone = {str(cpu) for spike in spikes for cpu in spike.cpus[:4]}
-    grid, _ = stretched(fewer_rows(heat, alone), min(max(terminal.width, 60), 120))
+    grid = stretched(fewer_rows(heat, alone), clamp(terminal.width, 120))
     groups = "; grouped rows show the mean" if len(grid.labels) < len(heat.labels) else ""
     busiest = ", showing its busiest second" if heat.column_s > 1 else ""
     yield f" CORES    one column is {seconds(heat.column_s)}{busiest}{groups}"
@@ -181,18 +216,11 @@ def _strip(
 
 
 def _spike(capture: Capture, spike: Spike, sign: str, width: int) -> Iterator[str]:
-    when = capture.times.clock(spike.onset_ns, 2)
-    lasted = lasting(spike)
-    kernel = f"{whole(spike.kernel)} in the kernel"
-    if spike.in_kernel:
-        kernel = f"in the kernel {whole(spike.normal_kernel)} → {whole(spike.kernel)}"
     head = (
-        f"{when}  {lasted}  {cores_named(spike.cpus)}   "
-        f"busy {whole(spike.normal)} → {whole(spike.busy)}, {kernel}   q {significance(spike.q)}"
+        f"{capture.times.clock(spike.onset_ns, 2)}  {lasting(spike)}  {cores_named(spike.cpus)}   "
+        f"{busy_change(spike)}   q {significance(spike.q)}"
     )
-    for line in wrapped(head, width - 5):
-        yield f" {sign}  {line}"
-        sign = " "
+    yield from block(head, width - 1, "    ", first=f" {sign}  ")
     if spike.grew:
         name = max(width - 46, 16)
         yield f"    {'WHAT GREW':{name}} {'NORMAL':>8} {'SPIKE':>9} {'SELF':>9} {'q':>8}"
@@ -206,43 +234,22 @@ def _spike(capture: Capture, spike: Spike, sign: str, width: int) -> Iterator[st
         if spike.path is None or stack.frames != spike.path.frames:
             yield from _stack("STACK", stack, width)
     if spike.tasks:
-        tasks = " · ".join(_task(*task) for task in spike.tasks[:4])
-        yield from _hung("TASKS", tasks, width)
+        yield from _hung("TASKS", tasks_named(spike, 4), width)
     yield from _hung("CALM", calm_words(spike), width)
 
 
 def _grown(grown: Grown, room: int) -> str:
-    name = printable(grown.name)
-    if grown.kind == Kind.TASK:
-        name += " (task)"
-    elif grown.module and grown.kind == Kind.USER:
-        name += f" [{printable(grown.module).rpartition('/')[2]}]"
     return (
-        f"    {shorten(name, room):{room}} {percent(grown.calm_share):>8} "
+        f"    {shorten(grown_name(grown), room):{room}} {percent(grown.calm_share):>8} "
         f"{percent(grown.share):>9} {percent(grown.own_share):>9} {significance(grown.q):>8}"
     )
-
-
-def _task(comm: str, pid: int, share: float) -> str:
-    who = f"[{pid}]" if pid >= 0 else ""
-    return f"{printable(comm)}{who} {percent(share)}"
 
 
 def _recurring(found: Sequence[Recurring], width: int) -> Iterator[str]:
     """Bursts too frequent to be spikes."""
     yield " RECURRING"
     for burst in found[:_MOST_RECURRING]:
-        often = seconds(burst.interval_ns / 1e9)
-        how = f"every {often}" if burst.regular else f"about every {often}"
-        text = (
-            f"{cores_named(burst.cpus)}: {how}, {count(burst.times, 'time')}, "
-            f"busy {whole(burst.normal)} → {whole(burst.busy)}"
-        )
-        example = burst.example
-        if example is not None and example.grew:
-            text += f", {printable(example.grew[0].name)}"
-        for line in wrapped(text, width - 6, "  "):
-            yield f"    {line}"
+        yield from block(recurring_words(burst), width - 2, "      ", first="    ")
     if len(found) > _MOST_RECURRING:
         yield f"    and {len(found) - _MOST_RECURRING} more: see --json"
 
@@ -256,10 +263,7 @@ def _stack(label: str, stack: SpikeStack, width: int) -> Iterator[str]:
 
 
 def _hung(label: str, text: str, width: int) -> Iterator[str]:
-    lead = f"    {label:6}"
-    for line in wrapped(text, width - 10):
-        yield lead + line
-        lead = " " * 10
+    yield from block(text, width, " " * 10, first=f"    {label:6}")
 
 
 def _instead(found: Spikes, invocation: Invocation, width: int) -> Iterator[str]:

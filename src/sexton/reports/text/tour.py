@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sexton.reports.text.blocks import block
-from sexton.reports.text.fix import clamp
+from sexton.reports.text.blocks import block, clamp
 
 _INDENT = "    "
 

@@ -16,18 +16,19 @@ from sexton.detect.registry import detector_of, is_marked, title_of
 from sexton.model.chain import Chain
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Evidence, Finding, Verdict
-from sexton.model.rows.node import Node
 from sexton.model.text import count, printable, seconds, shorten
-from sexton.reports.text.blocks import block, cut, labelled, typed
+from sexton.reports.text.blocks import block, clamp, cut, headline, labelled, typed
 from sexton.reports.text.narrative import (
     chain_title,
     coincidences,
     died,
     lead,
     new_links,
+    replayed_lines,
     rivals,
     shown,
     story,
+    verdict_words,
 )
 from sexton.reports.text.settings import config_line, silenced_lines
 
@@ -41,28 +42,27 @@ EXITS = {
 }
 #: The label of a fact about a node that is not sick.
 _FACT = 19
-#: What breaking two lines between words may cost, in characters.
+#: Characters that may stay unused at the end of two lines that are broken between words.
 _SLACK = 24
 _MOST_LINES = 6
 _NARROW = 15
-_ASKING = (Verdict.UNKNOWN, Verdict.PRESENT)
+#: Verdicts of findings whose missing evidence is listed.
+_INCOMPLETE = (Verdict.UNKNOWN, Verdict.PRESENT)
 _WIDE_ENOUGH = 72
 _PERCENT = re.compile(r"(\d[\d,]*(?:\.\d+)?) %")
-#: A number that is said in whole per cent.
+#: The error of a number that is rounded to whole per cent.
 _ROUNDED = 0.51
-#: Where a value goes on to explain itself.
+#: Where the explanation within a value begins.
 _PHRASE = re.compile(r",? (?=against |in |of |\(|=)|[,;:] ")
 
 
 def verdict_text(diagnosis: Diagnosis, width: int = 88, colour: bool = False) -> str:
     """The whole report; `width` is kept between 60 and 110 columns."""
-    width = min(max(width, 60), 110)
-    word = _WORDS[diagnosis.exit]
-    lines = [*block(f"{word}  {_identity(diagnosis)}", width, "      ", first="")]
-    lines += [*_replayed(diagnosis, width), ""]
-    if colour:
-        coloured = f"\x1b[1;{_COLOURS[diagnosis.exit]}m{word}\x1b[0m"
-        lines[0] = coloured + lines[0].removeprefix(word)
+    width = clamp(width)
+    shade = _COLOURS[diagnosis.exit] if colour else ""
+    lines = headline(_WORDS[diagnosis.exit], _identity(diagnosis), width, shade)
+    span = f"{_clock(diagnosis.start)} to {_clock(diagnosis.end)}"
+    lines += [*replayed_lines(diagnosis, span, width), ""]
     if diagnosis.exit is Exit.PROBLEM:
         lines += _sick(diagnosis, width)
     else:
@@ -87,20 +87,8 @@ def _identity(diagnosis: Diagnosis) -> str:
         node.instance_type or "",
         f"in a container ({node.container})" if node.container else "",
     ]
-    return f"{_name(node)}   " + " · ".join(printable(part) for part in parts if part)
-
-
-def _replayed(diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """Which recording and which span this is."""
-    replayed = diagnosis.replayed
-    if replayed is None:
-        return
-    span = f"{_clock(diagnosis.start)} to {_clock(diagnosis.end)}"
-    length = seconds(max(diagnosis.end - diagnosis.start, 0.0))
-    yield from labelled(
-        "REPLAY", [f"{span} ({length}), from {printable(replayed.recording)}"], width
-    )
-    yield from labelled("", [printable(note) for note in replayed.notes], width)
+    name = shorten(printable(node.hostname), 40)
+    return f"{name}   " + " · ".join(printable(part) for part in parts if part)
 
 
 def _clock(wall_s: float) -> str:
@@ -114,10 +102,6 @@ def _is_about_nics(diagnosis: Diagnosis) -> bool:
     """Driver and version matter only if a problem is about a NIC."""
     problems = (finding.entities for finding in diagnosis.findings if finding.is_problem)
     return any("nic" in entities for entities in problems)
-
-
-def _name(node: Node) -> str:
-    return shorten(printable(node.hostname), 40)
 
 
 def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
@@ -199,7 +183,7 @@ def _table(title: str, rows: list[_Cells], width: int) -> Iterator[str]:
     # Where not all fits, the proof gives way first, down to a third of the line, then the label.
     proof = max(width * 3 // 10, width - normal - here - label - 6)
     label = min(label, width - normal - here - proof - 6)
-    if width < _WIDE_ENOUGH:  # a narrow terminal: the numbers matter more than where they stand
+    if width < _WIDE_ENOUGH:  # a narrow terminal: the numbers matter more than their source
         label, proof = width - normal - here - 4, 0
     for row in every:
         cells = f" {cut(row[0], label):<{label}} {cut(row[1], normal):>{normal}}"
@@ -211,7 +195,7 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield from died(diagnosis, width)
     for finding in diagnosis.essential:
         if finding.silenced is None or finding.verdict is not Verdict.PRESENT:
-            yield from _fact(finding, width)
+            yield from labelled(title_of(finding.id), [verdict_words(finding)], width, _FACT)
     others = [finding for finding in diagnosis.findings if not finding.essential]
     clean = [finding.id for finding in others if finding.verdict is Verdict.ABSENT]
     if clean:
@@ -228,22 +212,22 @@ def _not_sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     switched = [title_of(finding.id) for finding in others if finding.id in off]
     where = f": switched off in {printable(diagnosis.settings.path)}"
     yield from labelled("not checked", [", ".join(switched) + where] * bool(switched), width, _FACT)
-    unasked = [
+    unchecked = [
         finding
         for finding in others
         if finding.verdict is Verdict.UNKNOWN and finding.id not in off
     ]
-    names = ", ".join(title_of(finding.id) for finding in unasked)
+    names = ", ".join(title_of(finding.id) for finding in unchecked)
     if diagnosis.exit is Exit.CANNOT_TELL:
         yield from labelled("not checked", [names] if names else [], width, _FACT)
         yield ""
         yield from _not_seen(diagnosis, width)
         return
-    if unasked:
-        grants = [lack.grant for finding in unasked for lack in finding.missing if lack.grant]
+    if unchecked:
+        grants = [lack.grant for finding in unchecked for lack in finding.missing if lack.grant]
         command = grants[0].partition("  # ")[0] if grants else "sexton sources says why"
         remedy = f" ({command})"
-        named = _some([finding.id for finding in unasked], 2 * room - len(remedy) - _SLACK)
+        named = _some([finding.id for finding in unchecked], 2 * room - len(remedy) - _SLACK)
         yield from labelled("not checked", [named + remedy], width, _FACT)
 
 
@@ -258,15 +242,8 @@ def _some(names: list[str], width: int) -> str:
     return count(len(titles), "more check")
 
 
-def _fact(finding: Finding, width: int) -> Iterator[str]:
-    label = title_of(finding.id)
-    prefix = {Verdict.UNKNOWN: "unknown: ", Verdict.NOT_APPLICABLE: "not applicable: "}
-    text = prefix.get(finding.verdict, "") + finding.summary
-    yield from labelled(label, [text], width, _FACT)
-
-
 def _noted(diagnosis: Diagnosis) -> list[str]:
-    """Present, only worth a line, and not reported elsewhere."""
+    """Summaries of findings that are present, not a problem, and not reported elsewhere."""
     covered = {finding.id for finding in diagnosis.findings if is_marked(finding)}
     if diagnosis.exit is Exit.PROBLEM:
         covered |= {name for chain in shown(diagnosis)[:3] for name in chain.findings}
@@ -303,9 +280,9 @@ def _not_seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         if grant and shown:
             yield typed(grant)
         left -= len(shown)
-    unsaid = sum(map(len, lacking.values())) - _MOST_LINES
-    if unsaid > 0:
-        yield from labelled("", [f"and {unsaid} more: sexton sources"], width)
+    hidden = sum(map(len, lacking.values())) - _MOST_LINES
+    if hidden > 0:
+        yield from labelled("", [f"and {hidden} more: sexton sources"], width)
     skipped = [
         f"{state.path}: {state.detail}" for state in diagnosis.sources if state.state == "skipped"
     ]
@@ -323,12 +300,12 @@ def _failed(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 def _lacking(diagnosis: Diagnosis) -> dict[str, list[str]]:
     """Missing evidence by the command that would provide it; decisive evidence first."""
-    asking = [finding for finding in diagnosis.findings if finding.verdict in _ASKING]
-    asking.sort(key=lambda finding: not finding.essential or finding.verdict is Verdict.PRESENT)
-    if diagnosis.exit is Exit.CANNOT_TELL:  # then these are what the answer hangs on
-        asking = [finding for finding in asking if finding.essential]
+    lacking = [finding for finding in diagnosis.findings if finding.verdict in _INCOMPLETE]
+    lacking.sort(key=lambda finding: not finding.essential or finding.verdict is Verdict.PRESENT)
+    if diagnosis.exit is Exit.CANNOT_TELL:  # only these decide
+        lacking = [finding for finding in lacking if finding.essential]
     grants: dict[str, str] = {}
-    for finding in asking:
+    for finding in lacking:
         for lack in finding.missing:
             grants.setdefault(lack.what, lack.grant)
     whats: dict[str, list[str]] = {}
@@ -355,7 +332,8 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield ""
     label = "DO NOW"
     if any(finding.is_problem and _is_treated(finding) for finding in diagnosis.findings):
-        source = _from(diagnosis)
+        replayed = diagnosis.replayed
+        source = "" if replayed is None else f" --from {quote(printable(replayed.recording))}"
         yield from labelled(label, ["a step-by-step plan with undo; changes nothing"], width)
         yield typed(f"sudo sexton fix plan{source}")
         label = "BY HAND"
@@ -368,11 +346,6 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 def _is_treated(finding: Finding) -> bool:
     known = detector_of(finding.id)
     return known is not None and known.treated_by_plan
-
-
-def _from(diagnosis: Diagnosis) -> str:
-    replayed = diagnosis.replayed
-    return "" if replayed is None else f" --from {quote(printable(replayed.recording))}"
 
 
 def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:

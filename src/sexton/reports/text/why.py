@@ -1,13 +1,16 @@
-"""The answer to `sexton why` as text: what happened, the chain through it, competing causes, and
-what was different in the seconds before.
+"""The answer to `sexton why`: what happened, the chain through it, competing causes, and what was
+different in the seconds before; as text, and as `sexton.why/1` (docs/json.md).
 
-Every string of a `Why` is already escaped but those of the aligned signals, which are here.
+Every string of a `Why` is already escaped except those of the aligned signals, which are escaped
+here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from sexton.detect.registry import title_of
 from sexton.explain.moments import clock, day
@@ -16,27 +19,37 @@ from sexton.model.diagnosis import Exit
 from sexton.model.finding import Finding, Verdict
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.why import Moment, Why, is_open
-from sexton.reports.text.blocks import LABEL, block, labelled, typed
-from sexton.reports.text.narrative import chain_title, is_twin, new_links
+from sexton.reports.json.diagnosis import diagnosis_json
+from sexton.reports.text.blocks import LABEL, block, clamp, headline, labelled, picked, typed
+from sexton.reports.text.narrative import (
+    chain_title,
+    is_twin,
+    new_links,
+    replayed_lines,
+    sentence,
+    verdict_words,
+)
 from sexton.reports.text.settings import config_line, silenced_lines
 
+if TYPE_CHECKING:
+    from sexton.model.aligned import Aligned, Ranked
+
+SCHEMA = "sexton.why/1"
 _WORDS = {Exit.HEALTHY: "CALM", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
 _MOST_CHAINS, _MOST_LACKS, _MOST_MOMENTS, _MOST_EVIDENCE = 2, 6, 4, 3
 _HERE = "►"
-#: What lasts from edge to edge of what was looked at, give or take a reading.
+#: What begins and ends this close to the edges of the window lasted throughout.
 _EDGE_S = 15.0
 
 
 def why_text(why: Why, width: int = 88, colour: bool = False) -> str:
     """The whole report; `width` is kept between 60 and 110 columns."""
-    width = min(max(width, 60), 110)
-    word = _WORDS[why.exit]
-    lines = _hung(f"{word}  ", f"{shorten(why.about.words, 60)}   {_node(why)}", width, 6)
-    if colour:
-        lines[0] = f"\x1b[1;{_COLOURS[why.exit]}m{word}\x1b[0m" + lines[0].removeprefix(word)
+    width = clamp(width)
+    about = f"{shorten(why.about.words, 60)}   {_node(why)}"
+    lines = headline(_WORDS[why.exit], about, width, _COLOURS[why.exit] if colour else "")
     lines += [*_where(why, width), ""]
-    lines += block(_said(why), width, " ")
+    lines += block(_answer(why), width, " ")
     for part in (_when, _chains, _story, _rivals, _facts, _before, _not_seen, _do_now, _next):
         section = list(part(why, width))
         lines += ["", *section] if section else []
@@ -57,21 +70,13 @@ def _node(why: Why) -> str:
 
 def _where(why: Why, width: int) -> Iterator[str]:
     """Which seconds are judged."""
-    diagnosis = why.diagnosis
-    replayed = diagnosis.replayed
-    length = seconds(max(diagnosis.end - diagnosis.start, 0.0))
-    if replayed is None:
-        return
-    first, last = diagnosis.start, diagnosis.end
+    first, last = why.diagnosis.start, why.diagnosis.end
     span = f"{day(first)} {clock(first)} to {day(last)} {clock(last)} UTC"
-    yield from labelled(
-        "REPLAY", [f"{span} ({length}), from {printable(replayed.recording)}"], width
-    )
-    yield from labelled("", [printable(note) for note in replayed.notes], width)
+    yield from replayed_lines(why.diagnosis, span, width)
 
 
-def _said(why: Why) -> str:
-    """What it comes to, in sentences."""
+def _answer(why: Why) -> str:
+    """The answer in sentences."""
     known, about = why.by_id, shorten(why.about.words, 80)
     if why.findings:
         return " ".join([*_found(why), *_unchanged(why), *_unexplained(why)])
@@ -79,8 +84,8 @@ def _said(why: Why) -> str:
     watched = seconds(max(here.end - here.start, 0.0))
     if why.exit is Exit.CANNOT_TELL:
         lacking = [name for name in why.decisive if is_open(known.get(name))]
-        said = [known[name].summary for name in lacking if name in known]
-        because = f": {'; '.join(dict.fromkeys(said))}" if said else ""
+        reasons = dict.fromkeys(known[name].summary for name in lacking if name in known)
+        because = f": {'; '.join(reasons)}" if reasons else ""
         return f"Whether anything is wrong with {about} is unknown{because}."
     if why.about.kind == "moment":
         return f"Nothing unusual was found at {about} or within a minute of it."
@@ -97,7 +102,7 @@ def _found(why: Why) -> Iterator[str]:
     first = None if chain is None else _foremost(why, chain)
     for name in why.findings:
         if name == first or name not in linked:
-            yield _sentence(known[name])
+            yield sentence(known[name], known[name].summary)
     if chain is None or first is None:
         return
     at = chain.findings.index(first)
@@ -146,13 +151,6 @@ def _sure(links: Sequence[Link]) -> str:
     return Chain(tuple(links)).strength.value
 
 
-def _sentence(finding: Finding) -> str:
-    """Its summary as a sentence; the name of a thing keeps its own spelling."""
-    summary = finding.summary
-    named = any(summary.startswith(name) for names in finding.entities.values() for name in names)
-    return (summary if named else summary[:1].upper() + summary[1:]) + "."
-
-
 def _when(why: Why, width: int) -> Iterator[str]:
     occasions = why.occasions
     if occasions.moments and why.about.kind != "moment":
@@ -162,8 +160,8 @@ def _when(why: Why, width: int) -> Iterator[str]:
         yield from labelled("WHEN", [f"{times_of(occasions.moments)}: {occasions.note}"], width)
     others = [f"{subject.kind} {subject.name}" for subject in why.also]
     if others:
-        asks = " or ".join(f"sexton why {shorten(name, 60)}" for name in others[:2])
-        yield from labelled("SAME NAME", [f"others with this name: {asks}"], width)
+        commands = " or ".join(f"sexton why {shorten(name, 60)}" for name in others[:2])
+        yield from labelled("SAME NAME", [f"others with this name: {commands}"], width)
 
 
 def times_of(moments: Sequence[Moment]) -> str:
@@ -201,8 +199,8 @@ def _chain(why: Why, chain: Chain, width: int) -> Iterator[str]:
 def _story(why: Why, width: int) -> Iterator[str]:
     if why.story:
         yield " TIMELINE"
-        for sentence in why.story:
-            yield from _hung("   ", printable(sentence), width)
+        for line in why.story:
+            yield from _hung("   ", printable(line), width)
 
 
 def _rivals(why: Why, width: int) -> Iterator[str]:
@@ -250,9 +248,8 @@ def _facts(why: Why, width: int) -> Iterator[str]:
 
 
 def _verdict(finding: Finding) -> str:
-    prefix = {Verdict.UNKNOWN: "unknown: ", Verdict.NOT_APPLICABLE: "not applicable: "}
-    text = "present, but not about this: " if finding.verdict is Verdict.PRESENT else ""
-    return prefix.get(finding.verdict, text) + finding.summary
+    elsewhere = "present, but not about this: " if finding.verdict is Verdict.PRESENT else ""
+    return elsewhere + verdict_words(finding)
 
 
 def _before(why: Why, width: int) -> Iterator[str]:
@@ -325,7 +322,86 @@ def _at(why: Why) -> str:
     return {"job": "for", "moment": "at", "symptom": "with"}.get(why.about.kind, "on")
 
 
-def _hung(lead: str, text: str, width: int, indent: int | None = None) -> list[str]:
+def _hung(lead: str, text: str, width: int) -> Iterator[str]:
     """The text after its lead, its later lines below the beginning of the first."""
-    inner = len(lead) if indent is None else indent
-    return list(block(text, width, " " * inner, first=lead))
+    return block(text, width, " " * len(lead), first=lead)
+
+
+def why_json(why: Why) -> dict[str, Any]:
+    """Plain dicts and lists, ready for `json.dumps`."""
+    chains = why.chains
+    seen = replace(
+        why.diagnosis, chains=chains, contests=why.contests, coincidences=why.coincidences
+    )
+    whole = diagnosis_json(seen)
+    findings = {finding["id"]: finding for finding in whole["findings"]}
+    names = dict.fromkeys([*why.findings, *(name for chain in chains for name in chain.findings)])
+    return {
+        "schema": SCHEMA,
+        "exit": int(why.exit),
+        "about": {
+            "kind": why.about.kind,
+            "name": why.about.name,
+            "words": why.about.words,
+            "time": why.about.wall_s,
+            "also": [{"kind": subject.kind, "name": subject.name} for subject in why.also],
+        },
+        "node": whole["node"],
+        "window": whole["window"],
+        "replayed": whole["replayed"],
+        "config": whole["config"],
+        "concerned": list(why.findings),
+        "findings": [findings[name] for name in names],
+        "asked": [
+            {"id": name, "verdict": findings[name]["verdict"] if name in findings else "unknown"}
+            for name in why.detectors
+        ],
+        "chain": whole["chains"][0] if chains else None,
+        "chains": whole["chains"],
+        "story": [printable(sentence) for sentence in why.story],
+        "contests": whole["contests"],
+        "coincidences": whole["coincidences"],
+        "occasions": {
+            "what": why.occasions.one,
+            "times": [round(moment.wall_s, 3) for moment in why.occasions.moments],
+            "note": printable(why.occasions.note),
+        },
+        "aligned": None if why.aligned is None else _aligned(why.aligned, why),
+        "not_aligned": why.not_aligned,
+        "missing": [{"what": need.what, "grant": need.grant} for need in why.missing],
+        "plan": whole["plan"],
+        "next": list(why.next),
+    }
+
+
+def _aligned(aligned: Aligned, why: Why) -> dict[str, Any]:
+    walls = {moment.mono_s: moment.wall_s for moment in why.occasions.moments}
+    return {
+        "events": [walls.get(mono) for mono in aligned.events],
+        **picked(aligned, "controls", "before_s", "tested"),
+        "false_discovery_rate": aligned.fdr,
+        "smallest_p": _finite(aligned.smallest_p),
+        "significant": aligned.significant,
+        "ranked": [_ranked(signal) for signal in aligned.ranked],
+        "notes": [printable(note) for note in aligned.notes],
+    }
+
+
+def _ranked(signal: Ranked) -> dict[str, Any]:
+    return {
+        "kind": signal.kind,
+        "about": printable(signal.about),
+        "name": printable(signal.name),
+        "unit": printable(signal.unit),
+        **{
+            name: _finite(value)
+            for name, value in picked(signal, "before", "control", "effect", "p", "q").items()
+        },
+        "shown": signal.shown,
+        "lead_s": None if signal.lead_s is None else _finite(signal.lead_s),
+    }
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity and no NaN."""
+    return value if math.isfinite(value) else None

@@ -26,7 +26,7 @@ from sexton.detect.owners import (
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupResidual, OfflineMemcg
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window
-from sexton.reports.text.blocks import cut, grant_for
+from sexton.reports.text.blocks import bold, clamp, cut, grant_for, picked
 
 SCHEMA = "sexton.zombies/1"
 _MOST_OWNERS = 10
@@ -40,7 +40,6 @@ _SHORT = {
     RESIDUAL: "residual",
 }
 ONLY_ON_NODE = "only on the node itself"
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 class Tally(NamedTuple):
@@ -96,13 +95,10 @@ def tally(window: Window) -> Tally:
 def zombies_json(found: Tally) -> dict[str, Any]:
     """The contract of docs/json.md."""
     census = found.census
+    counted = ("hierarchy", "scope", "total", "live", "dying")
     return {
         "schema": SCHEMA,
-        "hierarchy": census.hierarchy if census else None,
-        "scope": census.scope if census else None,
-        "total": census.total if census else None,
-        "live": census.live if census else None,
-        "dying": census.dying if census else None,
+        **(picked(census, *counted) if census else dict.fromkeys(counted)),
         "bytes": found.held_bytes,
         "method": census.method if census else None,
         "reason": None if found.why_unknown is None else printable(found.why_unknown),
@@ -113,9 +109,7 @@ def zombies_json(found: Tally) -> dict[str, Any]:
                 "path": printable(owner.path),
                 "names": None if owner.names is None else printable(owner.names),
                 "unit": None if owner.unit is None else printable(owner.unit),
-                "dying": owner.dying,
-                "bytes": owner.bytes,
-                "method": owner.method,
+                **picked(owner, "dying", "bytes", "method"),
                 "strength": owner.strength.value,
             }
             for owner in found.owners
@@ -138,9 +132,8 @@ def _growth_json(found: Tally) -> dict[str, Any]:
 
 def zombies_text(found: Tally, window: Window, width: int = 88, colour: bool = False) -> str:
     """At most 25 lines."""
-    width = min(max(width, 60), 120)
-    head = _headline(found.census)
-    lines = [f"{_BOLD}{head}{_PLAIN}" if colour else head, ""]
+    width = clamp(width, 120)
+    lines = [bold(_headline(found.census), colour), ""]
     for label, text in _facts(found):
         lines += wrap(text, width, initial_indent=f" {label:11}", subsequent_indent=" " * 12)
     lines += [*_owner_table(found, width), *_more(found, window, width)]

@@ -121,18 +121,15 @@ def settle(by_core: Mapping[int, Events], seconds: float, measured: Measured | N
     """The cost of a sampled second; `measured` is `None` where the kernel cannot measure."""
     parts = shares(by_core)
     worst = max(parts, key=lambda cpu: parts[cpu])
-    if measured is not None:
-        numbers = "run_time_ns", measured.run_ns, measured.runs
-        whole = measured.whole_ns
+    method = "run_time_ns"
+    if measured is None:
+        method = "estimate"
+        run_ns = sum(number.weight_ns for number in by_core.values())
+        runs = sum(number.network + number.other for number in by_core.values())
+        whole = float(run_ns)
     else:
-        guess = sum(number.weight_ns for number in by_core.values())
-        numbers = (
-            "estimate",
-            guess,
-            sum(number.network + number.other for number in by_core.values()),
-        )
-        whole = float(guess)
-    return Cost(*numbers, seconds, whole, worst, whole * parts[worst])
+        run_ns, runs, whole = measured.run_ns, measured.runs, measured.whole_ns
+    return Cost(method, run_ns, runs, seconds, whole, worst, whole * parts[worst])
 
 
 ON, PART, OFF = "on", "1 s in 10", "off"
@@ -148,14 +145,6 @@ _CHEAP_SECONDS = 3
 _SLACK_S = 0.2
 
 
-class Charge(NamedTuple):
-    """What a sampled second cost the core that paid most, in per cent of that second."""
-
-    core: int
-    percent: float
-    seconds: float
-
-
 class Orders(NamedTuple):
     """What to do until the next reading: run the probe, and have the kernel measure it."""
 
@@ -169,7 +158,7 @@ class Duty:
 
     mode: str = ON
     why: str = ""
-    last: Charge | None = None
+    last: Cost | None = None
     _cheap: int = 0
     _sample_from: float = 0.0
     _rests_until: float = 0.0
@@ -178,24 +167,25 @@ class Duty:
 
     @property
     def average_percent(self) -> float | None:
-        """The last charge, averaged over the time in which the probe pauses."""
+        """The last cost, averaged over the time in which the probe pauses."""
         if self.last is None:
             return None
-        return self.last.percent if self.mode == ON else _spread(self.last)
+        return self.last.worst_percent if self.mode == ON else _spread(self.last)
 
-    def charge(self, charge: Charge, now: float) -> None:
+    def charge(self, cost: Cost, now: float) -> None:
         """Judge a sampled second."""
-        self.last = charge
+        self.last = cost
         if self._alarmed:
             return
-        if self.mode == ON and charge.percent > LIMIT_PERCENT:
-            self._become(PART, f"{_cost(charge.percent, charge.core)} in a sampled second")
+        percent = cost.worst_percent
+        if self.mode == ON and percent > LIMIT_PERCENT:
+            self._become(PART, f"{_words(percent, cost.worst_core)} in a sampled second")
             self._rest(now)
         elif self.mode == PART:
-            spread = _spread(charge)
-            self._cheap = self._cheap + 1 if charge.percent < LIMIT_PERCENT / 2 else 0
+            spread = _spread(cost)
+            self._cheap = self._cheap + 1 if percent < LIMIT_PERCENT / 2 else 0
             if spread > LIMIT_PERCENT:
-                self._become(OFF, f"{_cost(spread, charge.core)} even at 1 s in 10")
+                self._become(OFF, f"{_words(spread, cost.worst_core)} even at 1 s in 10")
             elif self._cheap >= _CHEAP_SECONDS:
                 self._become(ON, "")
 
@@ -232,9 +222,9 @@ class Duty:
         self._watching_since = None
 
 
-def _spread(charge: Charge) -> float:
-    return charge.percent * charge.seconds / max(CYCLE_S, charge.seconds)
+def _spread(cost: Cost) -> float:
+    return cost.worst_percent * cost.seconds / max(CYCLE_S, cost.seconds)
 
 
-def _cost(percent: float, core: int) -> str:
+def _words(percent: float, core: int) -> str:
     return f"{percent:.2f} % of core {core}, at most {LIMIT_PERCENT} % allowed,"

@@ -32,6 +32,7 @@ from __future__ import annotations
 import struct
 import sys
 from dataclasses import dataclass, field
+from functools import partialmethod
 from typing import NamedTuple
 
 from sexton.errors import SourceMalformed
@@ -70,33 +71,12 @@ class Assembly:
     """Instructions in order; every method appends one and returns the assembly.
 
     A second operand is an immediate where it is a number, a register where it is an `Operand`.
+    Arithmetic has 64 bits, and is unsigned.
     """
 
     byte_order: str = sys.byteorder
     _code: list[_Instruction] = field(default_factory=list)
     _labels: dict[str, int] = field(default_factory=dict)
-
-    def move(self, target: int, by: int | Operand) -> Assembly:
-        return self._alu(_MOV, target, by)
-
-    def add(self, target: int, by: int | Operand) -> Assembly:
-        return self._alu(_ADD, target, by)
-
-    def subtract(self, target: int, by: int | Operand) -> Assembly:
-        return self._alu(_SUB, target, by)
-
-    def multiply(self, target: int, by: int | Operand) -> Assembly:
-        return self._alu(_MUL, target, by)
-
-    def mask(self, target: int, by: int | Operand) -> Assembly:
-        return self._alu(_AND, target, by)
-
-    def left(self, target: int, by: int) -> Assembly:
-        return self._alu(_LSH, target, by)
-
-    def right(self, target: int, by: int) -> Assembly:
-        """Shift right, unsigned."""
-        return self._alu(_RSH, target, by)
 
     def load(self, target: int, base: int, offset: int, size: int = DOUBLE) -> Assembly:
         """``target = *(base + offset)``"""
@@ -122,22 +102,6 @@ class Assembly:
 
     def jump(self, label: str) -> Assembly:
         return self._put(_Instruction(_JUMP | _ALWAYS, offset=label))
-
-    def if_equal(self, left: int, right: int | Operand, label: str) -> Assembly:
-        return self._jump(_EQUAL, left, right, label)
-
-    def if_unequal(self, left: int, right: int | Operand, label: str) -> Assembly:
-        return self._jump(_UNEQUAL, left, right, label)
-
-    def if_above(self, left: int, right: int | Operand, label: str) -> Assembly:
-        """Unsigned, like all comparisons but `if_not_negative`."""
-        return self._jump(_ABOVE, left, right, label)
-
-    def if_not_below(self, left: int, right: int | Operand, label: str) -> Assembly:
-        return self._jump(_NOT_BELOW, left, right, label)
-
-    def if_not_negative(self, left: int, label: str) -> Assembly:
-        return self._jump(_SIGNED_NOT_BELOW, left, 0, label)
 
     def label(self, name: str) -> Assembly:
         """Jumps to `name` land on the next instruction."""
@@ -167,12 +131,6 @@ class Assembly:
             f"{order}BBhi", instruction.opcode, registers, offset, instruction.immediate
         )
 
-    def _alu(self, operation: int, target: int, by: int | Operand) -> Assembly:
-        return self._operate(_ALU64 | operation, target, by, 0)
-
-    def _jump(self, operation: int, left: int, right: int | Operand, label: str) -> Assembly:
-        return self._operate(_JUMP | operation, left, right, label)
-
     def _operate(self, opcode: int, target: int, by: int | Operand, offset: int | str) -> Assembly:
         if isinstance(by, Operand):
             return self._put(_Instruction(opcode | _REGISTER, target, by.register, offset))
@@ -183,6 +141,29 @@ class Assembly:
     def _put(self, instruction: _Instruction) -> Assembly:
         self._code.append(instruction)
         return self
+
+    def _alu(self, operation: int, target: int, by: int | Operand) -> Assembly:
+        return self._operate(_ALU64 | operation, target, by, 0)
+
+    move = partialmethod(_alu, _MOV)
+    add = partialmethod(_alu, _ADD)
+    subtract = partialmethod(_alu, _SUB)
+    multiply = partialmethod(_alu, _MUL)
+    mask = partialmethod(_alu, _AND)
+    left = partialmethod(_alu, _LSH)
+    right = partialmethod(_alu, _RSH)
+
+    def _branch(self, test: int, left: int, right: int | Operand, label: str) -> Assembly:
+        return self._operate(_JUMP | test, left, right, label)
+
+    if_equal = partialmethod(_branch, _EQUAL)
+    if_unequal = partialmethod(_branch, _UNEQUAL)
+    if_above = partialmethod(_branch, _ABOVE)
+    if_not_below = partialmethod(_branch, _NOT_BELOW)
+
+    def if_not_negative(self, left: int, label: str) -> Assembly:
+        """The only signed comparison."""
+        return self._branch(_SIGNED_NOT_BELOW, left, 0, label)
 
 
 VECTORS = ("NET_TX", "NET_RX")

@@ -44,17 +44,7 @@ from sexton.model.counters import delta, moved
 from sexton.model.row import Row
 from sexton.model.rows.cpu import ProbeCost, SoftirqCount, SoftirqWait
 from sexton.sources.bpf import syscalls
-from sexton.sources.bpf.budget import (
-    ON,
-    SAMPLED,
-    Charge,
-    Cost,
-    Duty,
-    Measured,
-    Orders,
-    events,
-    settle,
-)
+from sexton.sources.bpf.budget import ON, SAMPLED, Duty, Measured, Orders, events, settle
 from sexton.sources.bpf.program import (
     TURN_BYTES,
     VALUE_BYTES,
@@ -67,7 +57,7 @@ from sexton.sources.bpf.program import (
 )
 from sexton.sources.procfs import softirqs
 from sexton.sources.procfs.irq_affinity import cpu_list
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "bpf(2): softirq_raise, softirq_entry"
 POSSIBLE = "/sys/devices/system/cpu/possible"
@@ -174,23 +164,22 @@ class _Sample(NamedTuple):
     grant=f"sudo sexton diagnose --probe  # {syscalls.GRANT}",
     opt_in="--probe",
 )
-class SoftirqWaits:
+class SoftirqWaits(Reading):
     """Attached at the first reading; gives rows from the second on."""
 
     def __init__(self, host: Host) -> None:
         host.require_live(PATH)
-        self._host = host
+        super().__init__(host)
         self._cpus = possible(text(host.files, POSSIBLE))
         self._online: tuple[int, ...] = ()
         self._duty = Duty()
-        self._cost: Cost | None = None
         self._sample: _Sample | None = None
         self._spent_ns = 0.0
         self._read_s = 0.0
         self._probe = Probe(len(self._cpus))
 
     def collect(self) -> Iterable[Row]:
-        online = possible(text(self._host.files, ONLINE), ONLINE)
+        online = possible(text(self._files, ONLINE), ONLINE)
         came = set(online) - set(self._online)
         watched = self._probe.is_attached and not came
         rows: list[SoftirqWait] = []
@@ -201,8 +190,9 @@ class SoftirqWaits:
             self._settle_sample(content)
         self._online = online
         now = time.monotonic()
-        if watched and self._cost is not None:
-            self._spent_ns += (now - self._read_s) * self._cost.whole_ns / self._cost.seconds
+        cost = self._duty.last
+        if watched and cost is not None:
+            self._spent_ns += (now - self._read_s) * cost.whole_ns / cost.seconds
         self._read_s = now
         pending_s = max((row.pending_us or 0 for row in rows), default=0) / 1e6
         alarm = self._host.memo.get(ALARM, 0.0) > now
@@ -258,9 +248,7 @@ class SoftirqWaits:
                 measured = Measured(run_ns, times, sampled)
         self._stop_counting()
         by_core = events(network, sample.others, self._softirqs())
-        self._cost = settle(by_core, ended_s - sample.began_s, measured)
-        charge = Charge(self._cost.worst_core, self._cost.worst_percent, self._cost.seconds)
-        self._duty.charge(charge, ended_s)
+        self._duty.charge(settle(by_core, ended_s - sample.began_s, measured), ended_s)
 
     def _network(self, content: bytes) -> dict[int, int]:
         found = {}
@@ -271,7 +259,7 @@ class SoftirqWaits:
 
     def _softirqs(self) -> tuple[SoftirqCount, ...]:
         try:
-            return tuple(softirqs.parse(text(self._host.files, softirqs.PATH)))
+            return tuple(softirqs.parse(text(self._files, softirqs.PATH)))
         except SourceError:  # then only the network's own events divide the cost
             return ()
 
@@ -281,7 +269,7 @@ class SoftirqWaits:
         self._sample = None
 
     def _probe_cost(self, watched: bool) -> ProbeCost:
-        duty, cost = self._duty, self._cost
+        duty, cost = self._duty, self._duty.last
         if cost is None:
             return ProbeCost(duty.mode, watched, duty.why, "", *[None] * 6)
         return ProbeCost(

@@ -22,7 +22,7 @@ is read before and after it, and everything once more if it changed. Since about
 dying cgroup of the hierarchy is counted. A cgroup is also "dying" for the few milliseconds that an
 ordinary removal takes: one reading is not a leak.
 
-The directories are rows too, so that creations and removals can be told by inode without tracefs.
+The directories are rows too, so that creations and removals show by inode, without tracefs.
 
 >>> from sexton.sources.cgroupfs.stat import parse
 >>> parse("nr_descendants 15\\nnr_dying_descendants 62\\n", "/").dying
@@ -42,9 +42,9 @@ from sexton.model.frozen import Frozen, frozen
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupStat
 from sexton.model.text import count
-from sexton.sources.cgroupfs.layout import Layout, controller, read_layout
+from sexton.sources.cgroupfs.layout import Layout, MemoryReading, controller
 from sexton.sources.cgroupfs.stat import parse
-from sexton.sources.registry import Reading, source
+from sexton.sources.registry import source
 
 #: Rows of directories beyond this are not kept, to save memory.
 MOST_DIRECTORIES = 50_000
@@ -73,16 +73,10 @@ class _Counted(NamedTuple):
 
 
 @source("/proc/cgroups, /sys/fs/cgroup", rows=(CgroupCensus, CgroupDir), period_s=5.0, deadline_s=3)
-class Census(Reading):
+class Census(MemoryReading):
     """One `CgroupCensus`, and a `CgroupDir` per live directory."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._layout: Layout | None = None
-
     def collect(self) -> Iterator[Row]:
-        if self._layout is None:
-            self._layout = read_layout(self._host)
         census, walked = take(self._host, self._layout)
         yield census
         for path, inode, children in walked.kept:
@@ -160,12 +154,12 @@ def _count_once(host: Host, layout: Layout) -> _Counted:
 def _by_stat(layout: Layout, status: CgroupStat, walked: Walked) -> CgroupCensus:
     live = status.descendants + 1  # the root has a directory, too
     dying = status.dying if status.dying_memory is None else status.dying_memory
-    method = "cgroup.stat nr_dying_" + (
-        "descendants" if status.dying_memory is None else "subsys_memory"
-    )
+    counted = "descendants" if status.dying_memory is None else "subsys_memory"
     scope = "node" if layout.comparable else "subtree"
     reason = _join(_because(layout), _cut(walked))
-    return _row(layout, scope, (live + dying, live, dying), method, reason)
+    return _row(
+        layout, scope, (live + dying, live, dying), f"cgroup.stat nr_dying_{counted}", reason
+    )
 
 
 def _by_subtraction(layout: Layout, counted: _Counted) -> CgroupCensus:

@@ -33,10 +33,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.host.host import Host
 from sexton.host.reader import text, walk
 from sexton.model.rows.cgroup import CgroupThrottle
-from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
+from sexton.sources.cgroupfs.layout import cgroup_mounts, controller_mount
 from sexton.sources.cgroupfs.stat import flat_keyed
 from sexton.sources.registry import Reading, source
 
@@ -65,24 +64,16 @@ def parse(content: str, path: str) -> CgroupThrottle | None:
 class CpuStats(Reading):
     """A row per cgroup that has run under a quota."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
     def collect(self) -> Iterator[CgroupThrottle]:
-        mounts = cgroup_mounts(self._host)
-        first = v1_mounts(mounts, "cpu")
-        second = [mount for mount in mounts if mount.fstype == "cgroup2"]
-        if not first and not second:
-            raise SourceAbsent(PATTERN, "no hierarchy with a cpu controller is mounted")
-        top = min((mount.mount_point for mount in first or second), key=len)
-        return self._rows(top, by_quota=not first and self._host.live)
+        top, version = controller_mount(cgroup_mounts(self._host), "cpu", PATTERN)
+        return self._rows(top, by_quota=version == 2 and self._host.live)
 
     def _rows(self, top: str, by_quota: bool) -> Iterator[CgroupThrottle]:
-        for path, _, _ in islice(walk(self._host.files, top), MOST_READS):
+        for path, _, _ in islice(walk(self._files, top), MOST_READS):
             try:
-                if by_quota and text(self._host.files, f"{top}{path}/cpu.max").startswith("max"):
+                if by_quota and text(self._files, f"{top}{path}/cpu.max").startswith("max"):
                     continue
-                row = parse(text(self._host.files, f"{top}{path}/{PATH}"), path)
+                row = parse(text(self._files, f"{top}{path}/{PATH}"), path)
             except SourceAbsent:  # removed since, or the controller is off there
                 continue
             if row is not None:

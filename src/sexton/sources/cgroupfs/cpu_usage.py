@@ -32,10 +32,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.host.host import Host
 from sexton.host.reader import text, walk
 from sexton.model.rows.cgroup import CgroupCpu
-from sexton.sources.cgroupfs.layout import cgroup_mounts, v1_mounts
+from sexton.sources.cgroupfs.layout import cgroup_mounts, controller_mount
 from sexton.sources.cgroupfs.stat import flat_keyed
 from sexton.sources.registry import Reading, source
 
@@ -63,32 +62,24 @@ def parse(content: str, path: str, pressure: str = "") -> CgroupCpu:
 class CpuUsage(Reading):
     """A row per cgroup of the upper levels."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
     def collect(self) -> Iterator[CgroupCpu]:
-        mounts = cgroup_mounts(self._host)
-        first = v1_mounts(mounts, "cpuacct")
-        second = [mount for mount in mounts if mount.fstype == "cgroup2"]
-        if not first and not second:
-            raise SourceAbsent(PATTERN, "no hierarchy that counts CPU time is mounted")
-        top = min((mount.mount_point for mount in first or second), key=len)
-        return self._rows(top, "cpuacct.usage" if first else "cpu.stat")
+        top, version = controller_mount(cgroup_mounts(self._host), "cpuacct", PATTERN)
+        return self._rows(top, "cpuacct.usage" if version == 1 else "cpu.stat")
 
     def _rows(self, top: str, name: str) -> Iterator[CgroupCpu]:
         until = time.thread_time() + MOST_S
-        below = islice(walk(self._host.files, top, depth=DEEP), 1, MOST_READS + 1)
+        below = islice(walk(self._files, top, depth=DEEP), 1, MOST_READS + 1)
         for path, _, _ in below:
             if time.thread_time() > until and self._host.live:
                 return
             try:
-                used = text(self._host.files, f"{top}{path}/{name}")
+                used = text(self._files, f"{top}{path}/{name}")
             except SourceAbsent:  # removed since
                 continue
             yield parse(used, path, self._pressure(f"{top}{path}") if name == "cpu.stat" else "")
 
     def _pressure(self, place: str) -> str:
         try:
-            return text(self._host.files, f"{place}/cpu.pressure")
+            return text(self._files, f"{place}/cpu.pressure")
         except SourceAbsent:
             return ""

@@ -21,7 +21,6 @@ kept for a minute, so that the sources that need it share it.
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -30,10 +29,9 @@ from typing import NamedTuple
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed, SourceSkipped
 from sexton.host.host import Host
 from sexton.host.reader import Directory, text
-from sexton.host.runner import run
 from sexton.sources.cgroupfs import census, stat
-from sexton.sources.cgroupfs.layout import Layout, controller
-from sexton.sources.cores import off_the_nic
+from sexton.sources.cgroupfs.layout import Layout, controller, mount_point
+from sexton.sources.cores import run_child
 
 FILES = ("memory.stat", "memory.numa_stat")
 PAGE = 4096
@@ -113,7 +111,7 @@ class Estimate(NamedTuple):
     """`measured_s` at `path` for `memcgs` cgroups, and `estimate_s` for the whole node.
 
     With `memcgs` 1 only leaves could be timed: the estimate is then an upper bound, because a
-    leaf's fixed cost cannot be told from the cost of a cgroup. `most_s` is the upper bound if
+    leaf's fixed cost cannot be separated from the cost of a cgroup. `most_s` is the upper bound if
     jitter hid part of the cost of a cgroup.
     """
 
@@ -158,8 +156,7 @@ def estimates(host: Host, layout: Layout) -> tuple[Estimate, ...]:
 
     Raises a `SourceError` if nothing can be timed, `SourceSkipped` if that is for safety.
     """
-    if layout.mount_point is None:
-        raise SourceAbsent(FILES[0], layout.reason or "no memory hierarchy here")
+    mount_point(layout, FILES[0])
     counted, walked = census.recent(host, layout)
     total = counted.total
     if total is None:  # in a namespace the node's number is still an upper bound
@@ -197,12 +194,9 @@ def _time(host: Host, layout: Layout, tree: Sequence[Directory], total: int) -> 
         why = f"every leaf checked may have more than {MOST_MEMCGS:,} dead cgroups; not timed"
         raise SourceSkipped(f"{top}/**/{FILES[0]}", why)
     pairs = [word for place in places for word in (f"{top}{place.path}", str(place.most))]
-    argv = (sys.executable, "-I", "-S", "-c", _CHILD, host.root, str(MOST_RISK_S), ",".join(FILES))
-    ended = run((*argv, str(len(leaves)), *pairs), _DEADLINE_S, cpus=off_the_nic(host).cpus)
-    if ended.status != 0:
-        last = ended.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise SourceAbsent(FILES[0], last or f"the reader exited with {ended.status}")
-    lines = ended.output.decode("utf-8", "replace").split("\n")
+    script = (_CHILD, host.root, str(MOST_RISK_S), ",".join(FILES), str(len(leaves)), *pairs)
+    output = run_child(host, FILES[0], _DEADLINE_S, *script)
+    lines = output.decode("utf-8", "replace").split("\n")
     timings = tuple(_answer(file, line, places) for file, line in zip(FILES, lines, strict=False))
     found = tuple(timing for timing in timings if timing is not None)
     if not found:

@@ -22,6 +22,7 @@ Through ``--root`` the same holds for the host's first process. There the mount'
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceDenied
@@ -30,6 +31,7 @@ from sexton.host.reader import exists, text
 from sexton.model.rows.cgroup import Controller, Mount
 from sexton.model.text import printable
 from sexton.sources.procfs import cgroups, mountinfo
+from sexton.sources.registry import Reading
 
 INITIAL_NAMESPACE = "cgroup:[4026531835]"
 HOST_NAMESPACE = "run with the host's cgroup namespace"
@@ -57,6 +59,21 @@ class Layout(NamedTuple):
     comparable: bool
     reason: str | None
     advice: str = ""
+
+
+class MemoryReading(Reading):
+    """An opened source of the memory hierarchy, which is located once."""
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return read_layout(self._host)
+
+
+def mount_point(layout: Layout, path: str) -> str:
+    """Where the memory cgroups are mounted; `SourceAbsent` for `path` if they are not."""
+    if layout.mount_point is None:
+        raise SourceAbsent(path, layout.reason or "no memory hierarchy here")
+    return layout.mount_point
 
 
 def read_layout(host: Host) -> Layout:
@@ -95,6 +112,15 @@ def cgroup_mounts(host: Host) -> list[Mount]:
 def v1_mounts(mounts: Sequence[Mount], name: str) -> list[Mount]:
     """The mounts of the v1 hierarchy that has this controller."""
     return [mount for mount in mounts if mount.fstype == "cgroup" and name in mount.super_options]
+
+
+def controller_mount(mounts: Sequence[Mount], name: str, path: str) -> tuple[str, int]:
+    """Mount point and cgroup version of a controller's hierarchy: v1 if mounted, else v2."""
+    first = v1_mounts(mounts, name)
+    found = first or [mount for mount in mounts if mount.fstype == "cgroup2"]
+    if not found:
+        raise SourceAbsent(path, f"no hierarchy with a {name} controller is mounted")
+    return min((mount.mount_point for mount in found), key=len), 1 if first else 2
 
 
 def controller(host: Host, name: str) -> Controller | None:

@@ -16,7 +16,7 @@ and on v1 (6.18), where `memory.oom_control` counts kills since 4.13::
     memory.failcnt 111                                     oom_kill 3
 
 Quirks: no limit is ``max`` on v2 and about 2**63 on v1; such cgroups and the root give no row. Use
-includes page cache, so a cgroup that reads many files is at its limit and well: reclaim makes room.
+includes page cache, so a cgroup that reads many files may be at its limit and healthy.
 `hits` is how often it was reached (`max` of `memory.events`, `memory.failcnt`). On v2 kills of all
 cgroups below count too, on v1 only those of its own processes. None of these files makes the kernel
 walk. At most `MOST_READS` cgroups are looked at, and `MOST_ROWS` of those with a limit are kept:
@@ -38,13 +38,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.rows.cgroup import CgroupMemory
 from sexton.sources.cgroupfs import census
-from sexton.sources.cgroupfs.layout import Layout, read_layout
+from sexton.sources.cgroupfs.layout import MemoryReading, mount_point
 from sexton.sources.cgroupfs.stat import flat_keyed
-from sexton.sources.registry import Reading, source
+from sexton.sources.registry import source
 
 PATH = "/sys/fs/cgroup/**/memory.max"
 MOST_READS = 2_000
@@ -96,23 +95,15 @@ def _number(content: str, path: str) -> int:
 # A thousand small files: once a minute is what the recorder's budget has room for, and the kernel
 # log reports kills at once.
 @source(PATH, rows=(CgroupMemory,), period_s=60.0, deadline_s=2.0)
-class Limits(Reading):
-    """A row per cgroup with a limit of its own."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._layout: Layout | None = None
+class Limits(MemoryReading):
+    """A row per cgroup that has a limit."""
 
     def collect(self) -> Iterator[CgroupMemory]:
-        if self._layout is None:
-            self._layout = read_layout(self._host)
-        layout = self._layout
-        if layout.mount_point is None:
-            raise SourceAbsent(PATH, layout.reason or "no memory hierarchy here")
-        _, walked = census.recent(self._host, layout)
-        names = _V2 if layout.version == 2 else _V1
+        top = mount_point(self._layout, PATH)
+        _, walked = census.recent(self._host, self._layout)
+        names = _V2 if self._layout.version == 2 else _V1
         below = (path for path, _, _ in walked.kept if path != "/")
-        found = self._rows(layout.mount_point, islice(below, MOST_READS), names)
+        found = self._rows(top, islice(below, MOST_READS), names)
         fullest = sorted(found, key=lambda row: -row.used_bytes / max(row.limit_bytes, 1))
         return iter(fullest[:MOST_ROWS])
 
@@ -124,12 +115,12 @@ class Limits(Reading):
             anything = True
             place = f"{top}{path}"
             try:
-                limit = text(self._host.files, f"{place}/{names[0]}")
+                limit = text(self._files, f"{place}/{names[0]}")
                 seen = True
                 if _limit(limit, path) is None:
                     continue
-                used, events = (text(self._host.files, f"{place}/{name}") for name in names[1:3])
-                failcnt = text(self._host.files, f"{place}/{names[3]}") if names[3] else None
+                used, events = (text(self._files, f"{place}/{name}") for name in names[1:3])
+                failcnt = text(self._files, f"{place}/{names[3]}") if names[3] else None
             except SourceAbsent:  # removed since, or the controller is off there
                 continue
             row = parse(Files(limit, used, events, failcnt), path)

@@ -25,7 +25,7 @@ too, which includes kernel memory and pages reparented from dead ones; a parent 
 has few pages of its own. (3) With `memory.use_hierarchy` 0 a v1 parent counts only itself: no row.
 (4) The counters are not read at one instant; a small or negative gap is noise and gives no row.
 (5) The kernel may flush `memory.stat` late; on 6.18 no lag was seen in 6 rounds of 200. (6) It is
-read at the start and at the end of a window, so that new bytes can be told from old ones.
+read at the start and at the end of a window, to distinguish new bytes from old ones.
 
 >>> parse("cache 4096\\nrss 0\\ntotal_cache 12288\\ntotal_rss 8192\\n", "/a")
 Usage(local=4096, hierarchical=20480)
@@ -35,16 +35,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed, SourceSkipped
-from sexton.host.host import Host
 from sexton.host.reader import Directory, text
 from sexton.model.rows.cgroup import CgroupResidual
 from sexton.sources.cgroupfs import census, stat
 from sexton.sources.cgroupfs.estimate import PAGE, estimates, number, pages_bytes
-from sexton.sources.cgroupfs.layout import HOST_VIEW, Layout, read_layout
-from sexton.sources.registry import Reading, source
+from sexton.sources.cgroupfs.layout import HOST_VIEW, MemoryReading, mount_point
+from sexton.sources.registry import source
 
 FILE = "memory.stat"
 MOST_PARENTS = 2_000
@@ -87,18 +87,11 @@ def parse(content: str, path: str) -> Usage:
     deadline_s=4.0,
     grant=HOST_VIEW,
 )
-class Residuals(Reading):
+class Residuals(MemoryReading):
     """A row per live cgroup whose dead children still have memory charged to them."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._layout: Layout | None = None
-
     def collect(self) -> Iterator[CgroupResidual]:
-        if self._layout is None:
-            self._layout = read_layout(self._host)
-        if self._layout.mount_point is None:
-            raise SourceAbsent(FILE, self._layout.reason or "no memory hierarchy here")
+        top = mount_point(self._layout, FILE)
         counted, walked = census.recent(self._host, self._layout)
         if walked.count > len(walked.kept):
             raise SourceSkipped(FILE, f"{walked.count:,} directories are too many to sum")
@@ -106,15 +99,15 @@ class Residuals(Reading):
             return iter(())
         families = _families(walked.kept)
         if self._layout.version == 2:
-            return self._second(self._layout.mount_point, families)
-        return self._first(self._layout.mount_point, families, cheap=self._is_cheap(self._layout))
+            return self._second(top, families)
+        return self._first(top, families, cheap=self._is_cheap())
 
-    def _is_cheap(self, layout: Layout) -> bool:
+    def _is_cheap(self) -> bool:
         """Is one read, even at the root, certainly fast? False if unknown."""
         if self._host.moment is not None:  # an archive costs the node nothing
             return True
         try:
-            found = estimates(self._host, layout)
+            found = estimates(self._host, self._layout)
         except SourceError:
             return False
         return any(guess.file == FILE and guess.most_s <= MOST_READ_S for guess in found)
@@ -126,7 +119,11 @@ class Residuals(Reading):
         reads = MOST_READS
         # Everything below a directory with use_hierarchy has it too, so one read is usually enough.
         flat = not self._is_hierarchical(top, "/")
-        usages = _Usages(self._host, top)
+
+        @cache  # a directory is read as a child and as a parent
+        def usage(path: str) -> Usage:
+            return parse(text(self._files, f"{top}{path}/{FILE}"), path)
+
         started = time.monotonic()
         for path, children in families.items():
             reads -= 1 + len(children)
@@ -136,7 +133,11 @@ class Residuals(Reading):
             try:
                 if flat and not self._is_hierarchical(top, path):
                     continue
-                held = usages.exact(path, children) if exact else self._gap(top, path, children)
+                if exact:
+                    own, below = usage(path), sum(usage(child).hierarchical for child in children)
+                    held = own.hierarchical - own.local - below
+                else:
+                    held = self._gap(top, path, children)
             except SourceAbsent:  # removed since
                 continue
             if held >= PAGE:
@@ -144,7 +145,7 @@ class Residuals(Reading):
 
     def _is_hierarchical(self, top: str, path: str) -> bool:
         try:
-            return text(self._host.files, f"{top}{path}/memory.use_hierarchy", 64).strip() != "0"
+            return text(self._files, f"{top}{path}/memory.use_hierarchy", 64).strip() != "0"
         except SourceAbsent:
             return True
 
@@ -164,7 +165,7 @@ class Residuals(Reading):
             if reads < 0:
                 return
             try:
-                dying = stat.parse(text(self._host.files, f"{top}{path}/{stat.PATH}"), path).dying
+                dying = stat.parse(text(self._files, f"{top}{path}/{stat.PATH}"), path).dying
                 if not dying:
                     continue
                 held = number(self._host, f"{top}{path}/memory.current") - sum(
@@ -177,28 +178,7 @@ class Residuals(Reading):
                 yield CgroupResidual(path, held, V2_BOUND if busy else V2_EMPTY)
 
     def _has_processes(self, top: str, path: str) -> bool:
-        return bool(text(self._host.files, f"{top}{path}/cgroup.procs").strip())
-
-
-class _Usages:
-    """Caches `memory.stat`: a directory is read as a child and as a parent."""
-
-    def __init__(self, host: Host, top: str) -> None:
-        self._host = host
-        self._top = top
-        self._known: dict[str, Usage] = {}
-
-    def exact(self, path: str, children: Sequence[str]) -> int:
-        own = self._usage(path)
-        below = sum(self._usage(child).hierarchical for child in children)
-        return own.hierarchical - own.local - below
-
-    def _usage(self, path: str) -> Usage:
-        known = self._known.get(path)
-        if known is None:
-            known = parse(text(self._host.files, f"{self._top}{path}/{FILE}"), path)
-            self._known[path] = known
-        return known
+        return bool(text(self._files, f"{top}{path}/cgroup.procs").strip())
 
 
 def _families(tree: Sequence[Directory]) -> dict[str, list[str]]:

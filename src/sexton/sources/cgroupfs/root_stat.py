@@ -32,13 +32,13 @@ RootCgroupStat(descendants=15, dying=62, dying_memory=None)
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from sexton.errors import SourceAbsent
-from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.rows.cgroup import RootCgroupStat
 from sexton.sources.cgroupfs import stat
-from sexton.sources.cgroupfs.layout import Layout, read_layout
+from sexton.sources.cgroupfs.layout import read_layout
 from sexton.sources.registry import Reading, source
 
 PATH = "/sys/fs/cgroup/cgroup.stat"
@@ -55,22 +55,15 @@ def parse(content: str, path: str = PATH) -> RootCgroupStat:
 class RootStat(Reading):
     """One row per reading; the first one locates the root."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._path: str | None = None
-
     def collect(self) -> Iterable[RootCgroupStat]:
-        if self._path is None:
-            self._path = _path(read_layout(self._host))
-        return [parse(text(self._host.files, self._path), self._path)]
+        return [parse(text(self._files, self._path), self._path)]
 
-
-def _path(layout: Layout) -> str:
-    if layout.version == 1:
-        raise SourceAbsent(
-            PATH, ON_V1, grant=""
-        )  # nothing is missing: procfs.cgroups has the count
-    if layout.mount_point is None or not layout.comparable:
-        why = layout.reason or "no cgroup v2 here"
-        raise SourceAbsent(PATH, f"{why}, so the root cannot be read", grant=layout.advice)
-    return f"{layout.mount_point}/{stat.PATH}"
+    @cached_property
+    def _path(self) -> str:
+        layout = read_layout(self._host)
+        if layout.version == 1:  # nothing is missing: procfs.cgroups has the count
+            raise SourceAbsent(PATH, ON_V1, grant="")
+        if layout.mount_point is None or not layout.comparable:
+            why = layout.reason or "no cgroup v2 here"
+            raise SourceAbsent(PATH, f"{why}, so the root cannot be read", grant=layout.advice)
+        return f"{layout.mount_point}/{stat.PATH}"

@@ -32,11 +32,10 @@ from collections import deque
 from collections.abc import Collection, Iterator
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.host.host import Host
 from sexton.host.reader import text, walk
 from sexton.model.rows.cgroup import CgroupStat
-from sexton.sources.cgroupfs.layout import Layout, read_layout
-from sexton.sources.registry import Reading, source
+from sexton.sources.cgroupfs.layout import MemoryReading, mount_point
+from sexton.sources.registry import source
 
 PATH = "cgroup.stat"
 PATTERN = f"/sys/fs/cgroup/**/{PATH}"
@@ -69,25 +68,16 @@ def flat_keyed(content: str, wanted: Collection[str], path: str) -> dict[str, in
 
 
 @source(PATTERN, rows=(CgroupStat,), period_s=5.0, deadline_s=2.0)
-class Stats(Reading):
+class Stats(MemoryReading):
     """A row for the root, its children, and every directory below with dying descendants."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._layout: Layout | None = None
-
     def collect(self) -> Iterator[CgroupStat]:
-        if self._layout is None:
-            self._layout = read_layout(self._host)
         if self._layout.version == 1:
             raise SourceAbsent(PATTERN, "memory is on cgroup v1, which has no such file")
-        if self._layout.mount_point is None:
-            raise SourceAbsent(PATTERN, self._layout.reason or "no cgroup v2 here")
-        return self._descend(self._layout.mount_point)
+        return self._descend(mount_point(self._layout, PATTERN))
 
     def _descend(self, top: str) -> Iterator[CgroupStat]:
-        first = parse(text(self._host.files, f"{top}/{PATH}"), "/")
-        yield first
+        yield parse(text(self._files, f"{top}/{PATH}"), "/")
         reads = 1
         pending = deque([""])
         while pending:
@@ -97,7 +87,7 @@ class Stats(Reading):
                     return
                 reads += 1
                 try:
-                    row = parse(text(self._host.files, f"{top}{path}/{PATH}"), path)
+                    row = parse(text(self._files, f"{top}{path}/{PATH}"), path)
                 except SourceAbsent:  # removed since
                     continue
                 if not above or row.dying or children:
@@ -108,7 +98,7 @@ class Stats(Reading):
     def _children(self, top: str, above: str) -> list[tuple[str, int]]:
         """Path and number of children of each directory right under `above`."""
         try:
-            found = list(walk(self._host.files, f"{top}{above}", depth=1))
+            found = list(walk(self._files, f"{top}{above}", depth=1))
         except SourceAbsent:  # removed since
             return []
         return [(f"{above}{path}", children) for path, _, children in found[1:]]

@@ -23,17 +23,14 @@ on. Only on the node itself: reading a copied file says nothing.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from sexton.errors import SourceAbsent, SourceError, SourceMalformed
-from sexton.host.host import Host
-from sexton.host.runner import run
+from sexton.errors import SourceError
 from sexton.model.rows.cgroup import WalkCost
 from sexton.model.text import seconds
 from sexton.sources.cgroupfs.estimate import FILES, Estimate, estimates
 from sexton.sources.cgroupfs.layout import HOST_VIEW, read_layout
-from sexton.sources.cores import off_the_nic
+from sexton.sources.cores import off_the_nic, run_child
 from sexton.sources.registry import Reading, source
 
 #: The longest stall of a core that we accept: 1/100 of the NIC watchdog's 5 s.
@@ -60,9 +57,6 @@ print(time.perf_counter() - started)
 )
 class WalkCosts(Reading):
     """One row per walking file."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
 
     def collect(self) -> Iterator[WalkCost]:
         self._host.require_live(FILES[0])
@@ -92,12 +86,13 @@ class WalkCosts(Reading):
         )
 
     def _read_root(self, path: str) -> tuple[float | None, str]:
-        cores, note = off_the_nic(self._host)
-        argv = (sys.executable, "-I", "-S", "-c", _CHILD, path)
         try:
-            return _seconds_of(argv, cores, path), f"read at the root {note}"
+            took_s = float(run_child(self._host, path, _DEADLINE_S, _CHILD, path))
         except SourceError as error:
             return None, f"not read at the root: {error.detail}"
+        except ValueError:
+            return None, "not read at the root: the reader printed no time"
+        return took_s, f"read at the root {off_the_nic(self._host).note}"
 
 
 def verdict(memcgs: int, estimate_s: float) -> str:
@@ -108,14 +103,3 @@ def verdict(memcgs: int, estimate_s: float) -> str:
             "no subtree was small enough to be timed safely); not read"
         )
     return f"at the root: would stall a core for about {seconds(estimate_s)}; not read"
-
-
-def _seconds_of(argv: Sequence[str], cores: frozenset[int] | None, path: str) -> float:
-    ended = run(argv, _DEADLINE_S, cpus=cores)
-    if ended.status != 0:
-        last = ended.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise SourceAbsent(path, last or f"the reader exited with {ended.status}")
-    try:
-        return float(ended.output)
-    except ValueError:
-        raise SourceMalformed(path, 0, "the reader printed no time") from None

@@ -28,17 +28,15 @@ between two reads. A name may hold anything but a newline.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed, SourceSkipped
-from sexton.host.host import ON_THE_NODE, Host
+from sexton.host.host import ON_THE_NODE
 from sexton.host.reader import text
-from sexton.host.runner import run
 from sexton.model.rows.cgroup import OfflineMemcg
 from sexton.sources.cgroupfs import census
 from sexton.sources.cgroupfs.layout import controller, read_layout
-from sexton.sources.cores import off_the_nic
+from sexton.sources.cores import run_child
 from sexton.sources.procfs import mountinfo
 from sexton.sources.registry import Reading, source
 
@@ -49,7 +47,6 @@ PATH = "/sys/kernel/debug/lru_gen"
 MOST_MEMCGS = 5_000
 _BUILT = "a kernel of 6.1 or later, built with CONFIG_LRU_GEN=y"
 _DEADLINE_S = 2.0
-_LIMIT = 8 << 20
 _CHILD = """
 import os, sys
 descriptor = os.open(sys.argv[1], os.O_RDONLY)
@@ -80,9 +77,6 @@ def parse(content: str) -> Iterator[OfflineMemcg]:
 class LruGen(Reading):
     """A row per dying memory cgroup that the kernel still lists."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
     def collect(self) -> Iterator[OfflineMemcg]:
         path = self._path()
         if self._host.moment is None:  # an archive costs the node nothing
@@ -90,11 +84,11 @@ class LruGen(Reading):
         return parse(self._content(path))
 
     def _path(self) -> str:
-        mounts = mountinfo.parse(text(self._host.files, f"{self._host.self_dir}/mountinfo"))
+        mounts = mountinfo.parse(text(self._files, f"{self._host.self_dir}/mountinfo"))
         points = [mount.mount_point for mount in mounts if mount.fstype == "debugfs"]
         path = f"{points[-1]}/lru_gen" if points else PATH
         try:
-            self._host.files.status(path)
+            self._files.status(path)
         except SourceAbsent:
             if self._host.moment is not None:
                 why = "not collected: only on the node itself"
@@ -123,11 +117,6 @@ class LruGen(Reading):
 
     def _content(self, path: str) -> str:
         if not self._host.live:
-            return text(self._host.files, path, _LIMIT)
-        argv = (sys.executable, "-I", "-S", "-c", _CHILD, path)
-        ended = run(argv, _DEADLINE_S, _LIMIT, cpus=off_the_nic(self._host).cpus)
-        if ended.status != 0:
-            last = ended.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
-            kind = SourceDenied if "PermissionError" in last else SourceAbsent
-            raise kind(path, last or f"the reader exited with {ended.status}")
-        return ended.output.decode("utf-8", "surrogateescape")
+            return text(self._files, path)
+        output = run_child(self._host, path, _DEADLINE_S, _CHILD, path)
+        return output.decode("utf-8", "surrogateescape")

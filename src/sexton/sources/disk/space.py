@@ -1,8 +1,8 @@
 r"""statvfs(2): space, inodes and state of local filesystems.
 
-Which there are is in `/proc/self/mountinfo`, how full they are is what the system call says. It
-may hang for as long as a dying disk does, and a thread that hangs in the kernel keeps its process
-from ending. So `stat` of coreutils or busybox asks, as a child that can be left behind::
+`/proc/self/mountinfo` lists them; the system call says how full each is. It may hang for as long
+as a dying disk does, and a thread that hangs in the kernel keeps its process from ending. So it is
+called by `stat` of coreutils or busybox, a child that can be left behind::
 
     $ stat -f -c '%S %b %f %a %c %d %n' -- / /dev/shm
     4096 65945894 60106411 17821689 16777216 16319405 /
@@ -24,7 +24,6 @@ Not through ``--root`` or in an archive: there, only the state is known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed, SourceTimeout
@@ -53,7 +52,7 @@ _ALL_S, _ONE_S = 1.0, 0.3
 
 
 class Space(NamedTuple):
-    """What one filesystem said; bytes, and numbers of inodes."""
+    """What `stat` reported of one filesystem: bytes, and numbers of inodes."""
 
     total: int
     free: int
@@ -63,7 +62,7 @@ class Space(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A filesystem to ask about."""
+    """A local filesystem to query."""
 
     mount_point: str
     device: str
@@ -124,22 +123,18 @@ class Filesystems(Reading):
     """A row per local filesystem."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        super().__init__(host)
         self._hung: set[str] = set()
 
     def collect(self) -> Iterator[Filesystem]:
-        found = local(text(self._host.files, f"{self._host.self_dir}/mountinfo"))
+        found = local(text(self._files, f"{self._host.self_dir}/mountinfo"))
         spaces = self._spaces([item.mount_point for item in found]) if self._host.live else {}
         for item in found:
-            row = Filesystem(
-                item.mount_point, self._name(item), item.fstype, item.read_only,
-                item.mount_read_only, None, None, None, None, None,
-                hung=item.mount_point in self._hung,
-            )  # fmt: skip
-            space = spaces.get(item.mount_point)
-            yield row if space is None else replace(
-                row, total_bytes=space.total, free_bytes=space.free,
-                available_bytes=space.available, inodes=space.inodes, free_inodes=space.free_inodes,
+            point = item.mount_point
+            total, free, available, inodes, free_inodes = spaces.get(point, (None,) * 5)
+            yield Filesystem(
+                point, self._name(item), item.fstype, item.read_only, item.mount_read_only,
+                total, free, available, inodes, free_inodes, point in self._hung,
             )  # fmt: skip
 
     def _spaces(self, points: Iterable[str]) -> dict[str, Space]:
@@ -162,7 +157,7 @@ class Filesystems(Reading):
         if item.fstype not in _DISKS:
             return ""
         try:
-            return self._host.files.link(f"/sys/dev/block/{item.device}").rpartition("/")[2]
+            return self._files.link(f"/sys/dev/block/{item.device}").rpartition("/")[2]
         except SourceError:
             return item.source.rpartition("/")[2]
 

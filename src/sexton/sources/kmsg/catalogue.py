@@ -20,8 +20,8 @@ To add a pattern, add an entry; one test checks every entry against its own line
 ``set``         (optional) constant fields that the line implies
 ``swap``        (optional) two fields that the driver prints swapped
 ``pair``        (optional) id of the first half of a two-line message; its queue resolves a swap
-``after``       (optional) id of the entry that must have matched before, of the same device: an
-                end is of interest only if there was a beginning
+``after``       (optional) id of the entry that must have matched before, for the same device: the
+                end of a problem matters only if its beginning was logged
 ``origin``      (optional) "journal" for lines of services, which are never in the ring
 =============== ==================================================================================
 
@@ -51,9 +51,9 @@ from sexton.model.rows.event import KernelEvent
 from sexton.sources.kmsg.records import LogLine
 
 MOST_CHARACTERS = 2048
-#: Devices and what was said of them, remembered for entries with ``after``.
+#: Matches remembered, by entry and device, for entries with ``after``.
 _MOST_BEGUN = 10_000
-#: Of a line, for patterns of the node's owner (see `own`).
+#: Characters of a line that patterns of the node's owner are matched against (see `own`).
 MOST_OWN = 512
 
 _PREFIXES = {
@@ -96,7 +96,7 @@ class Pattern(NamedTuple):
     @property
     def regex(self) -> re.Pattern[str]:
         """Compiled when its hint first occurs: most never do, and compiling takes time."""
-        return _compiled(self.expression)
+        return re.compile(self.expression, re.ASCII)  # `re` keeps the last 512
 
     def read(self, message: str) -> dict[str, int | str] | None:
         """The fields of a message of this format; `None` for any other."""
@@ -176,7 +176,7 @@ _added: tuple[Pattern, ...] = ()
 
 @contextmanager
 def added(own: tuple[Pattern, ...]) -> Iterator[None]:
-    """Recognise these lines, too, in a block: a command's whole run."""
+    """Recognise these lines, too, inside the block: a command's whole run."""
     global _added
     _added = own
     try:
@@ -186,7 +186,7 @@ def added(own: tuple[Pattern, ...]) -> Iterator[None]:
 
 
 def recognise(message: str, origin: str = "kernel") -> Known | None:
-    """The first entry that matches the message; the node's owner's come last."""
+    """The first entry that matches the message; those of the node's owner come last."""
     known = _shipped(message, origin)
     if known is None and origin == "kernel":
         for pattern in _added:
@@ -257,15 +257,9 @@ def _settle(fields: dict[str, int | str], swap: tuple[str, str], first: Fields |
         fields[queue], fields[cpu] = fields[cpu], fields[queue]
 
 
-@cache
-def _compiled(expression: str) -> re.Pattern[str]:
-    return re.compile(expression, re.ASCII)
-
-
 def _typed(name: str, value: str) -> tuple[str, int | str]:
-    if name in _TEXT:
-        return name, value
-    if not _NUMBER.fullmatch(value):  # in a pattern of the node's owner
+    # Words occur in patterns of the node's owner.
+    if name in _TEXT or not _NUMBER.fullmatch(value):
         return name, value
     for suffix, (unit, factor) in _UNITS.items():
         if name.endswith(suffix):

@@ -28,7 +28,7 @@ from sexton.host.host import ON_THE_NODE, Host
 from sexton.host.reader import text
 from sexton.host.runner import Ended, run
 from sexton.model.rows.unit import RestartMark
-from sexton.sources.kmsg.records import field, journal_entry, microseconds
+from sexton.sources.kmsg.records import field, journal_entries, microseconds
 from sexton.sources.registry import Reading, source
 
 PATH = "journal"
@@ -47,7 +47,7 @@ class Restarts(Reading):
     """Restarts of units in the last hour."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        super().__init__(host)
         self._seen: set[RestartMark] = set()
 
     def collect(self) -> Iterable[RestartMark]:
@@ -60,11 +60,8 @@ class Restarts(Reading):
 
 def parse(lines: str) -> Iterator[RestartMark]:
     """The restarts among the lines of `journalctl -o json`."""
-    for line in lines.split("\n"):  # not splitlines: JSON may hold U+2028
-        if "restart counter" not in line:
-            continue
-        entry = journal_entry(line)
-        if entry is None or field(entry, "_PID") != "1":
+    for entry in journal_entries(lines, "restart counter"):
+        if field(entry, "_PID") != "1":
             continue
         found = _COUNTER.match(field(entry, "MESSAGE") or "")
         wall_us = microseconds(entry, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")

@@ -50,7 +50,7 @@ from sexton.model.rows.event import KernelEvent, KernelLog
 from sexton.sources.kmsg.catalogue import Recogniser
 from sexton.sources.kmsg.journal import journal_text
 from sexton.sources.kmsg.records import LogLine, parse_log, record
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/dev/kmsg"
 KEPT = (
@@ -80,11 +80,11 @@ JOURNAL_EVERY_S = 5.0
     deadline_s=3.0,  # for a saved log of megabytes; the live ring has its own, shorter limit
     grant="sudo sexton diagnose  # needs CAP_SYSLOG, or kernel.dmesg_restrict=0",
 )
-class KernelLogReading:
+class KernelLogReading(Reading):
     """The kernel log, live or saved."""
 
     def __init__(self, host: Host, trust_user_records: bool = False) -> None:
-        self._host = host
+        super().__init__(host)
         self._recogniser = Recogniser(trust_user_records)
         self._log: Ring | Kept | Journal | None = None
         self._lines = 0
@@ -109,7 +109,7 @@ class KernelLogReading:
         return [*events, KernelLog(self._lines, self._oldest_us, log.seen.lost, log.path)]
 
     def close(self) -> None:
-        if self._log is not None:
+        if isinstance(self._log, Ring):
             self._log.close()
 
 
@@ -184,9 +184,6 @@ class Kept:
         self.seen = Seen()
         self._before = ""
 
-    def close(self) -> None:
-        """Nothing to close."""
-
     def new_lines(self) -> Iterator[LogLine]:
         """Lines not seen yet; `SourceAbsent` if no log was saved."""
         content = self.find()
@@ -225,9 +222,6 @@ class Journal:
         self._given: set[tuple[int | None, str]] = set()
         self._pending = self._read()
         self._read_s = time.monotonic()
-
-    def close(self) -> None:
-        """Nothing to close."""
 
     def new_lines(self) -> Iterator[LogLine]:
         """Lines not given yet."""

@@ -133,7 +133,7 @@ def _texts(entry: Mapping[str, Any], wrong: Any) -> dict[str, str]:
 
 
 def _lacking(family: str, groups: Mapping[str, int]) -> str:
-    """Why an entry cannot stand for a line of this family; "" where it can."""
+    """Why an entry cannot count as a line of this family; "" if it can."""
     known = [one for one in patterns() if one.family == family and one.origin == "kernel"]
     if not known:
         families = sorted({one.family for one in patterns() if one.origin == "kernel"})
@@ -160,7 +160,7 @@ class _Size(NamedTuple):
 
 
 def problem_of(expression: str) -> str:
-    """Why a regex is not taken; "" where it is."""
+    """Why a regex is not accepted; "" if it is."""
     try:
         tree = parser.parse(expression, re.ASCII)
         re.compile(expression, re.ASCII)

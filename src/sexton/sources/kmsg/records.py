@@ -107,6 +107,14 @@ def journal_entry(line: str) -> Mapping[str, Any] | None:
     return entry if isinstance(entry, dict) else None
 
 
+def journal_entries(lines: str, hint: str = "") -> Iterator[Mapping[str, Any]]:
+    """The entries among the lines of `journalctl -o json` that contain `hint`."""
+    for line in lines.split("\n"):  # not splitlines: JSON may hold U+2028
+        entry = journal_entry(line) if line and hint in line else None
+        if entry is not None:
+            yield entry
+
+
 def field(entry: Mapping[str, Any], name: str) -> str | None:
     """A journal field as text: it is a list of byte values if it is not UTF-8, and a list of
     strings if it was given more than once (the first is used)."""

@@ -24,7 +24,7 @@ from sexton.host.host import Host
 from sexton.model.rows.event import ServiceEvent
 from sexton.sources.kmsg.catalogue import MOST_CHARACTERS, recognise
 from sexton.sources.kmsg.journal import GRANT, PATH, journal_text
-from sexton.sources.kmsg.records import field, journal_entry, microseconds
+from sexton.sources.kmsg.records import field, journal_entries, microseconds
 from sexton.sources.registry import Reading, source
 
 _PROGRAMS = ("sshd", "sshd-session", "CRON", "cron", "crond", "su", "sudo", "login")
@@ -35,7 +35,7 @@ class Sessions(Reading):
     """Refused logins of the last hour."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        super().__init__(host)
         self._seen: set[tuple[float | None, str]] = set()
 
     def collect(self) -> Iterable[ServiceEvent]:
@@ -48,15 +48,10 @@ class Sessions(Reading):
 
 def parse(lines: str) -> Iterator[ServiceEvent]:
     """The lines that are in the catalogue, from `journalctl -o json`."""
-    for line in lines.split("\n"):  # not splitlines: JSON may hold U+2028
-        if "Maximum number of sessions" not in line:
-            continue
-        entry = journal_entry(line)
-        if entry is None or field(entry, "_UID") != "0":
-            continue
+    for entry in journal_entries(lines, "Maximum number of sessions"):
         message = field(entry, "MESSAGE") or ""
         known = recognise(message, origin="journal")
-        if known is None:
+        if known is None or field(entry, "_UID") != "0":
             continue
         wall_us = microseconds(entry, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")
         yield ServiceEvent(

@@ -9,7 +9,7 @@ Documented in the kernel's Documentation/ABI/testing/sysfs-class-net. An excerpt
     /sys/class/net/eth0/operstate: up
 
 Quirks: lo, veth, bridges, bonds, tun and ifb have no `device`. A `device` on a hardware bus makes
-an interface physical, also if a hypervisor emulates it: virtio, ENA, Hyper-V. `bus_address` is the
+an interface physical, even if a hypervisor emulates it: virtio, ENA, Hyper-V. `bus_address` is the
 device's name, which the kernel log prints after the driver's (``virtio_net virtio2 eth0: …``,
 ``ena 0000:20:03.0: …``), so the two can be joined. The driver's version comes from ETHTOOL_GDRVINFO
 on the node itself, else from the archive's ``ethtool -i`` or `/sys/module/DRIVER/version`; drivers
@@ -44,19 +44,16 @@ _MOST_NICS = 16_384
 class Devices(Reading):
     """Every interface of the node."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
     def collect(self) -> list[Nic]:
         ethtool = Ethtool() if self._host.live else None
         try:
-            return [self._nic(name, ethtool) for name in interfaces(self._host.files)]
+            return [self._nic(name, ethtool) for name in interfaces(self._files)]
         finally:
             if ethtool is not None:
                 ethtool.close()
 
     def _nic(self, name: str, ethtool: Ethtool | None) -> Nic:
-        files = self._host.files
+        files = self._files
         state = _line(files, f"{PATH}/{name}/operstate")
         device = f"{PATH}/{name}/device"
         if not _is_there(files, device):
@@ -74,11 +71,11 @@ class Devices(Reading):
                 return ethtool.info(name).version or None
             except SourceError:
                 pass  # in another network namespace, or gone
-        kept = _line(self._host.files, f"/commands/ethtool_i_{name}", whole=True) or ""
+        kept = _line(self._files, f"/commands/ethtool_i_{name}", whole=True) or ""
         for line in kept.split("\n"):
             if line.startswith("version: "):
                 return line.removeprefix("version: ").strip() or None
-        return _line(self._host.files, f"/sys/module/{driver}/version") if driver else None
+        return _line(self._files, f"/sys/module/{driver}/version") if driver else None
 
 
 def interfaces(files: Files) -> list[str]:
@@ -89,12 +86,14 @@ def interfaces(files: Files) -> list[str]:
 
 def physical(host: Host) -> list[str]:
     """The names of the physical interfaces, without querying their drivers."""
-    reading = Devices(host)
-    return [name for name in interfaces(host.files) if reading._nic(name, None).physical]
+    files = host.files
+    return [
+        name for name in interfaces(files) if bus_of(files, f"{PATH}/{name}/device") in _HARDWARE
+    ]
 
 
 def bus_of(files: Files, device: str) -> str | None:
-    """Which bus a device sits on."""
+    """The bus that a device is on."""
     properties = uevent(_line(files, f"{device}/uevent", whole=True) or "")
     named = properties.get("MODALIAS", "").partition(":")[0]
     return _target(files, f"{device}/subsystem") or named or None

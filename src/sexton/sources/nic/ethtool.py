@@ -29,7 +29,7 @@ from sexton.host.reader import text
 from sexton.model.rows.net import NicCounter
 from sexton.sources.nic.devices import physical
 from sexton.sources.nic.ioctl import Ethtool
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "ethtool -S"
 MOST_COUNTERS = 4096
@@ -38,11 +38,11 @@ _MOST_DIGITS = len(str(_MOST_VALUE))
 
 
 @source(PATH, rows=(NicCounter,), period_s=1.0)
-class Counters:
+class Counters(Reading):
     """Every counter of every physical interface."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        super().__init__(host)
         self._names: dict[str, list[str]] = {}
         self._nics: list[str] | None = None
         self._ethtool: Ethtool | None = None
@@ -78,7 +78,7 @@ class Counters:
         return _rows(nic, zip(names, self._ethtool.counters(nic, size), strict=False))
 
     def _archived(self, nic: str) -> Iterator[NicCounter]:
-        return _rows(nic, parse_text(text(self._host.files, f"/commands/ethtool_S_{nic}")))
+        return _rows(nic, parse_text(text(self._files, f"/commands/ethtool_S_{nic}")))
 
 
 def parse_text(content: str) -> Iterator[tuple[str, int]]:

@@ -30,14 +30,13 @@ import re
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceError
-from sexton.host.host import Host
 from sexton.host.reader import Files, text
 from sexton.model.rows.net import NicQueue
 from sexton.sources.nic.devices import PATH as NETWORK
 from sexton.sources.nic.devices import bus_of, physical
 from sexton.sources.procfs.interrupts import PATH as INTERRUPTS
 from sexton.sources.procfs.interrupts import parse as parse_interrupts
-from sexton.sources.procfs.irq_affinity import cpu_list
+from sexton.sources.procfs.irq_affinity import irq_cpus
 from sexton.sources.registry import Reading, source
 
 PATH = "/sys/class/net/*/device/msi_irqs"
@@ -60,11 +59,8 @@ _GVE_BLOCK = re.compile(r"(?:gve-ntfy-blk|[^@\n]{1,48}-ntfy-block\.)(\d{1,5})(?:
 class Queues(Reading):
     """Every interrupt of every physical interface."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
     def collect(self) -> list[NicQueue]:
-        files = self._host.files
+        files = self._files
         nics = physical(self._host)
         if not nics:
             raise SourceAbsent(PATH, "no physical interface")
@@ -99,7 +95,7 @@ def _queues(files: Files, nic: str, names: dict[int, str]) -> Iterator[NicQueue]
         name = names.get(irq, "")
         if name:  # a vector that the driver reserved and never used has no name
             queue, direction = queue_of(name, blocks)
-            yield NicQueue(nic, queue, direction, irq, name, _cpus(files, irq))
+            yield NicQueue(nic, queue, direction, irq, name, irq_cpus(files, irq))
 
 
 def _interrupts(files: Files, nic: str) -> list[int]:
@@ -118,14 +114,3 @@ def _interrupts(files: Files, nic: str) -> list[int]:
         return [int(text(files, f"{device}/irq"))]  # a line interrupt, no MSI
     except (SourceError, ValueError):
         return []
-
-
-def _cpus(files: Files, irq: int) -> tuple[int, ...]:
-    for name in ("effective_affinity_list", "smp_affinity_list"):
-        try:
-            cpus = cpu_list(text(files, f"/proc/irq/{irq}/{name}"))
-        except (SourceError, ValueError):
-            continue
-        if cpus:
-            return cpus
-    return ()

@@ -32,7 +32,7 @@ from sexton.host.host import Host
 from sexton.host.runner import Running, start
 from sexton.model.row import Row
 from sexton.model.rows.trace import StackCount
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 if TYPE_CHECKING:  # they import numpy, and most diagnoses take no stacks
     from sexton.profile.perf.kallsyms import Kallsyms
@@ -55,14 +55,14 @@ _IDLE = re.compile(
     grant="sudo sexton diagnose --stacks  # needs perf: apt-get install linux-perf",
     opt_in="--stacks",
 )
-class Stacks:
+class Stacks(Reading):
     """Starts perf at the first read and returns rows at the second, when the window closes."""
 
     def __init__(self, host: Host) -> None:
         from tempfile import TemporaryDirectory  # heavy, and most diagnoses take no stacks
 
         host.require_live("perf record")
-        self._host = host
+        super().__init__(host)
         self._folder = TemporaryDirectory(prefix="sexton-perf-")
         self._running: Running | None = None
 
@@ -80,7 +80,7 @@ class Stacks:
 
         raw = read_raw(self._capture)
         try:
-            table = kallsyms.read(self._host.files)
+            table = kallsyms.read(self._files)
         except SourceDenied:
             table = None
         return list(counted(raw, table))

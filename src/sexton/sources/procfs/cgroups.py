@@ -8,10 +8,10 @@ An excerpt (6.1, hybrid: `memory` on a v1 hierarchy of its own)::
     memory	6	115	1
 
 Quirks: `num_cgroups` includes dying cgroups: minus the hierarchy's live directories it is the
-number of dying memory cgroups on v1. It is **not
-namespaced**: in a container it still counts the whole node. Hierarchy 0 means v2 (or nowhere).
-Newer kernels omit controllers without v1 code; on 7.x there is no `memory` row at all, which is
-not zero. A controller named in `cgroup_disable=` has `enabled` 0.
+number of dying memory cgroups on v1. It is **not namespaced**: in a container it still counts the
+whole node. Hierarchy 0 means v2 (or nowhere). Newer kernels omit controllers without v1 code; on
+7.x there is no `memory` row at all, which is not zero. A controller named in `cgroup_disable=` has
+`enabled` 0.
 
 >>> list(parse("#subsys_name\\thierarchy\\tnum_cgroups\\tenabled\\nmemory\\t6\\t115\\t1\\n"))
 [Controller(name='memory', hierarchy=6, cgroups=115, enabled=True)]

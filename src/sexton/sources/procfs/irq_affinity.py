@@ -20,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.host.host import Host
-from sexton.host.reader import text
+from sexton.errors import SourceAbsent, SourceError, SourceMalformed
+from sexton.host.reader import Files, text
 from sexton.model.rows.cpu import IrqAffinity
 from sexton.sources.registry import Reading, source
 
@@ -34,9 +33,6 @@ _MOST_CPUS = 8192
 @source("/proc/irq/*/smp_affinity_list", rows=(IrqAffinity,), period_s=0.0)
 class IrqAffinities(Reading):
     """Every numbered interrupt's cores."""
-
-    def __init__(self, host: Host) -> None:
-        self._files = host.files
 
     def collect(self) -> Iterator[IrqAffinity]:
         for irq in sorted(int(name) for name in self._files.names(PATH) if name.isdecimal()):
@@ -54,6 +50,18 @@ class IrqAffinities(Reading):
             return cpu_list(content)
         except ValueError:
             raise SourceMalformed(path, 1, "not a list of cores") from None
+
+
+def irq_cpus(files: Files, irq: int | str) -> tuple[int, ...]:
+    """The cores that serve an interrupt: the effective ones if known, else the allowed ones."""
+    for name in ("effective_affinity_list", "smp_affinity_list"):
+        try:
+            cpus = cpu_list(text(files, f"{PATH}/{irq}/{name}"))
+        except (SourceError, ValueError):
+            continue
+        if cpus:
+            return cpus
+    return ()
 
 
 @lru_cache(maxsize=512)  # most lines share a few lists, and a list of 256 cores is long

@@ -30,7 +30,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.rows.net import NOT_TRACKING, Conntrack
 from sexton.sources.registry import Reading, source
@@ -45,14 +44,10 @@ _WANTED = ("drop", "early_drop", "insert_failed")
 class NfConntrack(Reading):
     """The table's state, from the files that exist."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._path = f"{host.net_dir}/stat/nf_conntrack"
-
     def collect(self) -> Iterator[Conntrack]:
         maximum = self._number(MAXIMUM)
         try:
-            content = text(self._host.files, self._path)
+            content = text(self._files, f"{self._host.net_dir}/stat/nf_conntrack")
         except SourceAbsent:
             count = self._number(COUNT)
             if count is None:
@@ -64,7 +59,7 @@ class NfConntrack(Reading):
 
     def _number(self, path: str) -> int | None:
         try:
-            content = text(self._host.files, path).strip()
+            content = text(self._files, path).strip()
         except SourceAbsent:
             return None
         return number(path, content)

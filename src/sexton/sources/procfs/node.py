@@ -71,11 +71,8 @@ class Cloud(NamedTuple):
 class Identity(Reading):
     """One row, from the files that exist."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
     def collect(self) -> Iterator[Node]:
-        files = self._host.files
+        files = self._files
         hostname = text(files, f"{PATH}/hostname").strip()
         kernel = text(files, f"{PATH}/osrelease").strip()
         vendor = _line(files, "/sys/class/dmi/id/sys_vendor")

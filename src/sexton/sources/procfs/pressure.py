@@ -21,7 +21,6 @@ import math
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.rows.memory import Pressure
 from sexton.sources.registry import Reading, source
@@ -38,9 +37,6 @@ RESOURCES = ("cpu", "memory", "io", "irq")
 )
 class PressureFiles(Reading):
     """Those of the four files that exist."""
-
-    def __init__(self, host: Host) -> None:
-        self._files = host.files
 
     def collect(self) -> Iterator[Pressure]:
         seen = False

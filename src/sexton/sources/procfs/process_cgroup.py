@@ -24,9 +24,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
+from sexton.errors import SourceMalformed
 from sexton.host.host import Host
 from sexton.model.rows.task import ProcessCgroup
+from sexton.sources.procfs.tasks import each_process
 from sexton.sources.registry import Reading, source
 
 PATH = "/proc/*/cgroup"
@@ -42,33 +43,14 @@ _MOST_BYTES = 1 << 16  # a line per hierarchy, each at most a path of 4096 bytes
 class ProcessCgroups(Reading):
     """A row per process."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._files = host.files
-
     def collect(self) -> Iterator[ProcessCgroup]:
         if not self._host.thorough and not _has_scopes(self._host):
             return
-        read = self._files.read
-        seen = False
-        denied: SourceDenied | None = None
-        for name in self._files.names("/proc"):
-            if not name.isdecimal():
-                continue
-            path = f"/proc/{name}/cgroup"
-            try:
-                content = read(path, _MOST_BYTES).decode("utf-8", "surrogateescape")
-            except SourceAbsent:
-                continue
-            except SourceDenied as error:
-                denied = error
-                continue
-            found = parse(int(name), content)
+        names = self._files.names("/proc")
+        for path, content in each_process(names, "cgroup", self._files.read, _MOST_BYTES):
+            found = parse(int(path.split("/")[2]), content.decode("utf-8", "surrogateescape"))
             if found is not None:
-                seen = True
                 yield found
-        if denied and not seen:
-            raise denied
 
 
 def _has_scopes(host: Host) -> bool:

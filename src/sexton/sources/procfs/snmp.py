@@ -29,7 +29,6 @@ from collections.abc import Container, Iterator
 from contextlib import suppress
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.rows.net import TcpCounters
 from sexton.sources.registry import Reading, source
@@ -49,14 +48,11 @@ _EXTENDED = (
 class Snmp(Reading):
     """Both files."""
 
-    def __init__(self, host: Host) -> None:
-        self._files = host.files
-        self._directory = host.net_dir
-
     def collect(self) -> Iterator[TcpCounters]:
-        content = text(self._files, f"{self._directory}/snmp")
+        directory = self._host.net_dir
+        content = text(self._files, f"{directory}/snmp")
         with suppress(SourceAbsent):  # its columns are None then
-            content += text(self._files, f"{self._directory}/netstat")
+            content += text(self._files, f"{directory}/netstat")
         return parse(content)
 
 

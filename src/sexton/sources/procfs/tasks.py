@@ -20,8 +20,8 @@ Quirks:
 - Defunct processes have state ``Z`` until their parent waits for them.
 - Page faults are the process's own, over all its threads: minor ones (`minflt`) found their page in
   memory, major ones (`majflt`) waited for a disk. Those of its dead children are not included.
-- Times are in ticks of 10 ms. `start_ms` is since boot; with the pid it tells apart two processes
-  that had the same pid one after the other.
+- Times are in ticks of 10 ms. `start_ms` is since boot; with it, two processes that had the same
+  pid one after the other are distinct.
 
 Limits: threads are read of the `_MOST_MOVERS` busiest processes, each of which used at least
 `_MOVED` of one core since the last scan, and for `_KEEP_SCANS` scans more, so that there are two
@@ -40,7 +40,7 @@ with the processes with the most CPU time.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from sexton.errors import SourceAbsent, SourceDenied, SourceMalformed
 from sexton.host.host import Host
@@ -48,7 +48,7 @@ from sexton.host.reader import HeldFiles
 from sexton.model.counters import moved
 from sexton.model.rows.task import Process, Thread
 from sexton.sources.procfs.stat import TICK_MS
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 
 PATH = "/proc/*/stat"
 _MOVED = 0.05
@@ -63,14 +63,12 @@ _KERNEL_THREAD = 0x00200000
 
 
 @source(PATH, rows=(Process, Thread), period_s=2.0)
-class Tasks:
+class Tasks(Reading):
     """Every process, and the threads of busy ones."""
 
     def __init__(self, host: Host) -> None:
-        self._files = host.files
+        super().__init__(host)
         self._held = HeldFiles() if host.live and host.lasting else None
-        self._live = host.live
-        self._snapshot = host.moment is not None
         self._began_s = 0.0
         self._used_ms: dict[tuple[int, int], int] = {}
         self._followed: dict[tuple[int, int], int] = {}
@@ -91,29 +89,16 @@ class Tasks:
         read = self._files.read if self._held is None else self._held.read
         before, self._known = self._known, {}
         found: list[Process] = []
-        denied: SourceDenied | None = None
-        for name in self._files.names("/proc"):
-            if not name.isdecimal():
-                continue
-            path = f"/proc/{name}/stat"
-            try:
-                content = read(path, _MOST_BYTES)
-            except SourceAbsent:
-                continue
-            except SourceDenied as error:
-                denied = error
-                continue
+        for path, content in each_process(self._files.names("/proc"), "stat", read, _MOST_BYTES):
             if not content:
                 continue
-            known = before.get(name)
+            known = before.get(path)
             if known is None or known[0] != content:
                 known = (content, parse_process(content, path))
-            self._known[name] = known
+            self._known[path] = known
             found.append(known[1])
         if self._held is not None:
-            self._held.keep_only({f"/proc/{name}/stat" for name in self._known})
-        if denied and not found:
-            raise denied
+            self._held.keep_only(self._known)
         if not found:  # at least sexton runs: no process means no procfs
             raise SourceAbsent(PATH, "no processes in /proc")
         return found
@@ -121,7 +106,7 @@ class Tasks:
     def _worth_a_look(self, processes: list[Process], passed_s: float) -> list[Process]:
         """Whose threads to read, the busiest first."""
         used = {_key(process): _used_ms(process) for process in processes}
-        if self._snapshot:
+        if self._host.moment is not None:
             return sorted(processes, key=_used_ms, reverse=True)
         before, self._used_ms = self._used_ms, used
         if not before:
@@ -143,7 +128,7 @@ class Tasks:
     def _long_busy(self, processes: list[Process]) -> list[Process]:
         """At the first scan: those that have used most of a core since they started. Where later
         scans are late, as beside a task that holds a core, there are two readings of them."""
-        if not self._live:
+        if not self._host.live:
             return []
         now_ms = time.clock_gettime(time.CLOCK_BOOTTIME) * 1000
         busy = [
@@ -175,6 +160,32 @@ class Tasks:
                     yield parse_thread(process.pid, content, path)
             if left <= 0:
                 return
+
+
+def each_process(
+    names: Iterable[str], file: str, read: Callable[[str, int], bytes], limit: int
+) -> Iterator[tuple[str, bytes]]:
+    """Path and content of one file of each process in `names`, the entries of `/proc`.
+
+    Those that ended or may not be read are left out; `SourceDenied` if all others may not be read.
+    """
+    seen = False
+    denied: SourceDenied | None = None
+    for name in names:
+        if not name.isdecimal():
+            continue
+        path = f"/proc/{name}/{file}"
+        try:
+            content = read(path, limit)
+        except SourceAbsent:
+            continue
+        except SourceDenied as error:
+            denied = error
+            continue
+        seen = True
+        yield path, content
+    if denied and not seen:
+        raise denied
 
 
 def parse_process(content: bytes, path: str = PATH) -> Process:

@@ -22,7 +22,6 @@ import re
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.rows.hardware import MemoryModule
 from sexton.sources.registry import Reading, source
@@ -49,9 +48,6 @@ def number(content: str, path: str) -> int:
 )
 class Modules(Reading):
     """A row per module, and one per controller for what it could not locate."""
-
-    def __init__(self, host: Host) -> None:
-        self._files = host.files
 
     def collect(self) -> Iterator[MemoryModule]:
         found = sorted(filter(_CONTROLLER.fullmatch, self._files.names(PATH)))

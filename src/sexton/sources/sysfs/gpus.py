@@ -15,8 +15,8 @@ The folder of a PCI driver has a link for each of its devices, named by its addr
     GPU Firmware:    535.129.03
     GPU Excluded:    No
 
-Quirks: fields are separated by blanks and tabs. The file is the driver's memory, so reading it asks
-nothing of the card: it works for one that has fallen off the bus. amdgpu has no such file. At most
+Quirks: fields are separated by blanks and tabs. The driver answers from memory, without
+accessing the card: it works for one that has fallen off the bus. amdgpu has no such file. At most
 `MOST` devices.
 
 >>> model("Model: \\t\\t NVIDIA A10G\\nIRQ:   \\t\\t 42\\n")
@@ -29,7 +29,6 @@ import re
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceError
-from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.rows.hardware import Gpu
 from sexton.sources.registry import Reading, source
@@ -49,9 +48,6 @@ def model(information: str) -> str | None:
 @source(f"{PATH}/{{nvidia,amdgpu}}", rows=(Gpu,), period_s=0.0)
 class Gpus(Reading):
     """A row per GPU; none where there is no such driver."""
-
-    def __init__(self, host: Host) -> None:
-        self._files = host.files
 
     def collect(self) -> Iterator[Gpu]:
         self._files.names(PATH)  # absent in a tree without /sys: not the same as no GPU

@@ -9,9 +9,9 @@ Documented in the kernel's Documentation/ABI/stable/sysfs-class-infiniband. The 
 
 Quirks: `counters` are the port's own since the link was made, `hw_counters` the driver's since it
 was loaded; both have dozens of files, of which only those that count errors are read. A counter
-that the hardware lacks reads as "N/A (no PMA)". Some drivers ask the card's firmware for each value
-and wait for a minute if it does not answer, so on the node itself a child (`grep`) reads them, that
-can be left behind; after that they are not read again. At most `MOST` ports.
+that the hardware lacks reads as "N/A (no PMA)". Some drivers query the card's firmware for each
+value and wait up to a minute for it, so on the node itself a child (`grep`) reads them, which can
+be left behind; after that they are not read again. At most `MOST` ports.
 
 >>> parse({"mlx5_0/ports/1/counters/link_downed": "2\\n", "mlx5_0/ports/1/state": "4: ACTIVE\\n"})
 [FabricPort(device='mlx5_0', port=1, state='ACTIVE'), \
@@ -66,7 +66,7 @@ class Ports(Reading):
     """A row per port, and one per error counter of it."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        super().__init__(host)
         self._hung = False
 
     def collect(self) -> Iterator[FabricPort | FabricCounter]:
@@ -78,7 +78,7 @@ class Ports(Reading):
         return iter(parse(self._contents(paths)))
 
     def _paths(self) -> Iterator[str]:
-        files, ports = self._host.files, 0
+        files, ports = self._files, 0
         try:
             devices = sorted(files.names(PATH))
         except SourceAbsent:

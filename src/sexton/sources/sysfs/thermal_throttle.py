@@ -6,9 +6,9 @@ Documented in the kernel's Documentation/ABI/testing/sysfs-devices-system-cpu. F
     package_throttle_count 48         package_throttle_total_time_ms 10873
 
 Quirks: Intel only, and not in most virtual machines. The times came with 5.6. A package's count is
-the same on all its cores, so only the first core of each is needed; all are read, since which those
-are is elsewhere. Counts of the power limit are in files of their own (`*_power_limit_count`), which
-are no sign of heat and not read. At most `MOST` cores.
+the same on all its cores; all are read, since which cores share a package is in other files. The
+power limit has its own counts (`*_power_limit_count`), which are no sign of heat and are not read.
+At most `MOST` cores.
 
 >>> parse({"core_throttle_count": "12\\n", "package_throttle_count": "48\\n"}, 3)
 CoreThrottle(cpu=3, core_events=12, package_events=48, core_ms=None, package_ms=None)
@@ -20,7 +20,6 @@ import re
 from collections.abc import Iterator, Mapping
 
 from sexton.errors import SourceAbsent
-from sexton.host.host import Host
 from sexton.host.reader import text
 from sexton.model.rows.hardware import CoreThrottle
 from sexton.sources.registry import Reading, source
@@ -46,9 +45,6 @@ def parse(files: Mapping[str, str], cpu: int) -> CoreThrottle:
 @source(f"{PATH}/cpu*/thermal_throttle", rows=(CoreThrottle,), period_s=60.0)
 class Throttles(Reading):
     """A row per core."""
-
-    def __init__(self, host: Host) -> None:
-        self._files = host.files
 
     def collect(self) -> Iterator[CoreThrottle]:
         found = False

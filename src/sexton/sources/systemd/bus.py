@@ -207,23 +207,20 @@ def _open(host: Host, path: str, addressed: bool, deadline: float) -> Bus:
         bus = Bus(connected, path, addressed)
         if addressed:
             bus.hello(deadline)
-    except FileNotFoundError:
+    except (OSError, SourceError) as error:
         connected.close()
-        raise SourceAbsent(path, "no such socket") from None
-    except TimeoutError:
-        connected.close()
-        raise SourceTimeout(path, "no reply before the deadline") from None
-    except OSError as error:
-        connected.close()
-        raise SourceDenied(path, error.strerror or str(error)) from None
-    except SourceError:
-        connected.close()
+        if isinstance(error, FileNotFoundError):
+            raise SourceAbsent(path, "no such socket") from None
+        if isinstance(error, TimeoutError):
+            raise SourceTimeout(path, "no reply before the deadline") from None
+        if isinstance(error, OSError):
+            raise SourceDenied(path, error.strerror or str(error)) from None
         raise
     return bus
 
 
 def _authenticate(connected: socket.socket, path: str) -> None:
-    """EXTERNAL: the kernel tells the other side who we are.
+    """EXTERNAL: the kernel passes our user id to the other side.
 
     BEGIN is sent with AUTH, as systemctl does, and not after the OK: systemd ignores a message that
     arrives together with BEGIN, and never replies to it.

@@ -18,11 +18,21 @@ Quirks: keys come in systemctl's order, `Id` in the middle. Names ending in ``Mo
 microseconds, but any with ``USec`` in it is a time span in words (``1min 30s``, ``infinity``).
 Values may hold ``=``. A unit that disappeared in between has only a few keys.
 
+``ControlGroup`` is empty while a unit waits to restart, which is most of the time in a fast crash
+loop. Then the path follows from its slice, whose name encodes its own path: each dash is a level
+(systemd.slice(5)).
+
 >>> text = "NRestarts=97\nSlice=system.slice\nControlGroup=\nId=a.service\nRestartUSec=100ms\n"
 >>> [(unit.name, unit.restarts, unit.restart_delay_us, unit.cgroup) for unit in parse(text)]
 [('a.service', 97, 100000, '/system.slice/a.service')]
 >>> span_us("1min 30s"), span_us("100ms"), span_us("0"), span_us("infinity")
 (90000000, 100000, 0, None)
+>>> slice_path("a-b-c.slice"), slice_path("-.slice")
+('/a.slice/a-b.slice/a-b-c.slice', '')
+>>> locate("", "system-getty.slice", "getty@tty1.service")
+('/system.slice/system-getty.slice/getty@tty1.service', 'slice + name')
+>>> locate("/init.scope/x.service", None, "x.service")
+('/init.scope/x.service', 'systemd')
 """
 
 from __future__ import annotations
@@ -32,31 +42,10 @@ from collections.abc import Iterator
 
 from sexton.errors import SourceMalformed
 from sexton.model.rows.unit import Timer, Unit
-from sexton.sources.systemd.place import locate
 
 PATH = "/commands/systemctl_show"
-#: What `parse` uses; others do no harm, missing ones leave fields unknown.
-PROPERTIES = (
-    "Id",
-    "LoadState",
-    "ActiveState",
-    "SubState",
-    "UnitFileState",
-    "NRestarts",
-    "Restart",
-    "RestartUSec",
-    "ExecMainStartTimestampMonotonic",
-    "ExecMainExitTimestampMonotonic",
-    "ActiveEnterTimestampMonotonic",
-    "Result",
-    "ExecMainStatus",
-    "ControlGroup",
-    "Slice",
-    "Unit",
-    "TimersMonotonic",
-    "LastTriggerUSecMonotonic",
-)
-
+#: Where a unit's cgroup path comes from.
+SYSTEMD, LAST_KNOWN, SLICE_AND_NAME, UNKNOWN = "systemd", "last known", "slice + name", ""
 #: systemd.time(7); a month is 30.44 days, a year 365.25.
 _UNITS_US = {
     "us": 1,
@@ -81,9 +70,6 @@ class _Block:
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[str, int]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._values)
 
     def add(self, line: str, number: int) -> None:
         key, equals, value = line.partition("=")
@@ -144,6 +130,24 @@ def span_us(text: str) -> int | None:
             raise ValueError(text)
         total += float(number) * scale
     return round(total)
+
+
+def slice_path(name: str) -> str:
+    """The path of a slice; empty for the root slice."""
+    stem = name.removesuffix(".slice")
+    if stem in ("", "-"):
+        return ""
+    parts = stem.split("-")
+    return "".join(f"/{'-'.join(parts[:depth])}.slice" for depth in range(1, len(parts) + 1))
+
+
+def locate(control_group: str | None, slice_name: str | None, unit: str) -> tuple[str | None, str]:
+    """A unit's cgroup path and its origin."""
+    if control_group:
+        return control_group, SYSTEMD
+    if slice_name:
+        return f"{slice_path(slice_name)}/{unit}", SLICE_AND_NAME
+    return None, UNKNOWN
 
 
 def _rows(block: _Block) -> Iterator[Unit | Timer]:

@@ -11,7 +11,7 @@ other properties are read by name, many calls in flight. busctl on a unit in a c
 
 Quirks: ``GetAll`` on 200 units costs 1.8 s, named ``Get`` calls 76 ms, so `GetAll` is never used. A
 unit in a crash loop is ``activating (auto-restart)``, not ``failed``, and has no ``ControlGroup``
-then (see `systemd.place`). ``NRestarts`` came with systemd 235; it ignores manual restarts and can
+then (see `systemd.show`). ``NRestarts`` came with systemd 235; it ignores manual restarts and can
 go down (`sexton.detect.restarts`). A unit may disappear between listing and reading.
 
 To keep it cheap, only ``NRestarts`` is read of inactive units, and from the second reading on also
@@ -37,10 +37,10 @@ from sexton.host.host import Host
 from sexton.host.reader import exists, text
 from sexton.model.row import Row
 from sexton.model.rows.unit import ServiceManager, Timer, Unit
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 from sexton.sources.systemd import show
 from sexton.sources.systemd.bus import SYSTEMD, Bus, Call, get, open_bus
-from sexton.sources.systemd.place import UNKNOWN, Memory, locate
+from sexton.sources.systemd.show import UNKNOWN, locate
 
 DEADLINE_S = 3.0
 #: More services than any known node has; beyond it inactive ones are left out.
@@ -72,6 +72,7 @@ _UNKNOWN_FIELDS: dict[str, Any] = {
     **dict.fromkeys(field for _, _, field, _ in _MOVING),
     "cgroup_origin": UNKNOWN,
 }
+_UNREAD = _UNKNOWN_FIELDS | dict.fromkeys(field for _, _, field, _ in _FIXED)
 _INFINITY = 2**64 - 1
 
 
@@ -96,22 +97,23 @@ class _Listed(NamedTuple):
     deadline_s=DEADLINE_S,
     grant="sudo sexton diagnose  # on the node; in a pod: with its /run/dbus mounted, read-only",
 )
-class Units:
+class Units(Reading):
     """Services and timers; keeps one connection open."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        super().__init__(host)
         self._bus: Bus | None = None
         self._version: str | None = None
         self._units: dict[str, Unit] = {}
         self._timers: dict[str, Timer] = {}
-        self._memory = Memory()
+        #: The last cgroup path that systemd reported for each unit.
+        self._cgroups: dict[str, str] = {}
 
     def collect(self) -> Iterable[Row]:
         deadline = time.monotonic() + DEADLINE_S
-        if not self._host.live and self._recorded():
+        if not self._host.live and exists(self._files, show.PATH):
             return list(self._from_show())
-        if not exists(self._host.files, MARK):
+        if not exists(self._files, MARK):
             return [self._other_manager()]
         try:
             return self._read(deadline)
@@ -124,23 +126,20 @@ class Units:
             self._bus.close()
             self._bus = None
 
-    def _recorded(self) -> bool:
-        return exists(self._host.files, show.PATH)
-
     def _from_show(self) -> Iterator[Row]:
         version = None
-        if exists(self._host.files, _VERSION):
-            words = text(self._host.files, _VERSION).split(maxsplit=2)
+        if exists(self._files, _VERSION):
+            words = text(self._files, _VERSION).split(maxsplit=2)
             version = words[1] if len(words) > 1 else None
-        rows = list(show.parse(text(self._host.files, show.PATH)))
+        rows = list(show.parse(text(self._files, show.PATH)))
         if not rows:
             raise SourceMalformed(show.PATH, 0, "no units: systemctl failed")
         yield ServiceManager("systemd", version, show.PATH)
         for row in rows:
-            yield self._memory.apply(row) if isinstance(row, Unit) else row
+            yield self._with_last_cgroup(row) if isinstance(row, Unit) else row
 
     def _other_manager(self) -> ServiceManager:
-        name = text(self._host.files, "/proc/1/comm").rstrip("\n")
+        name = text(self._files, "/proc/1/comm").rstrip("\n")
         if name == "systemd":
             raise SourceDenied(MARK, "PID 1 is systemd, but its /run is not visible from here")
         space = _link(self._host, "/proc/self/ns/pid") if self._host.live else _FIRST_PID_NAMESPACE
@@ -185,23 +184,7 @@ class Units:
         load, active, sub = listed.load_state, listed.active_state, listed.sub_state
         before = self._units.get(listed.name)
         if before is None:
-            return Unit(
-                name=listed.name,
-                load_state=load,
-                active_state=active,
-                sub_state=sub,
-                file_state=None,
-                restarts=restarts,
-                restart_policy=None,
-                restart_delay_us=None,
-                main_start_us=None,
-                main_exit_us=None,
-                active_enter_us=None,
-                result=None,
-                exit_status=None,
-                cgroup=None,
-                cgroup_origin=UNKNOWN,
-            )
+            return Unit(listed.name, load, active, sub, restarts=restarts, **_UNREAD)
         return replace(
             before, load_state=load, active_state=active, sub_state=sub, restarts=restarts
         )
@@ -229,7 +212,7 @@ class Units:
         for (unit, _, _, field, kind), value in zip(wanted, values, strict=True):
             changes[unit.name][field] = _typed(value, kind)
         unplaced = [
-            u for u in listed if not changes[u.name]["cgroup"] and not self._memory.knows(u.name)
+            u for u in listed if not changes[u.name]["cgroup"] and u.name not in self._cgroups
         ]
         slices = bus.properties([get(u.path, _SERVICE, "Slice") for u in unplaced], deadline)
         slice_of = {u.name: _typed(value, str) for u, value in zip(unplaced, slices, strict=True)}
@@ -238,11 +221,19 @@ class Units:
             found["cgroup"], found["cgroup_origin"] = locate(
                 found["cgroup"], slice_of.get(unit.name), unit.name
             )
-            units[unit.name] = self._memory.apply(replace(units[unit.name], **found))
+            units[unit.name] = self._with_last_cgroup(replace(units[unit.name], **found))
 
     def _without_moving(self, unit: Unit) -> Unit:
         """Without the moving values, which would be an earlier reading's."""
-        return self._memory.apply(replace(unit, **_UNKNOWN_FIELDS))
+        return self._with_last_cgroup(replace(unit, **_UNKNOWN_FIELDS))
+
+    def _with_last_cgroup(self, unit: Unit) -> Unit:
+        """With its last known cgroup path, if systemd reports none now."""
+        if unit.cgroup is not None and unit.cgroup_origin == show.SYSTEMD:
+            self._cgroups[unit.name] = unit.cgroup
+        elif known := self._cgroups.get(unit.name):
+            return replace(unit, cgroup=known, cgroup_origin=show.LAST_KNOWN)
+        return unit
 
     def _read_timers(self, bus: Bus, listed: list[_Listed], deadline: float) -> list[Timer]:
         face = f"{SYSTEMD}.Timer"

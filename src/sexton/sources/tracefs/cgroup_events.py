@@ -32,7 +32,7 @@ from sexton.errors import SourceMalformed
 from sexton.host.host import Host
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
-from sexton.sources.registry import source
+from sexton.sources.registry import Reading, source
 from sexton.sources.tracefs.instance import GRANT, CgroupTrace
 
 PATH = "/sys/kernel/tracing/instances/sexton-*/trace_pipe"
@@ -63,11 +63,11 @@ def parse(content: str) -> Iterator[CgroupEvent]:
 
 
 @source(PATH, rows=(CgroupEvent, CgroupEventGap), period_s=0.5, deadline_s=1.0, grant=GRANT)
-class CgroupEvents:
+class CgroupEvents(Reading):
     """Armed by the first reading; each one after it yields what happened since."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        super().__init__(host)
         self._trace: CgroupTrace | None = None
 
     def collect(self) -> Iterator[Row]:

@@ -115,7 +115,8 @@ class CgroupTrace(Instance):
 
     def __init__(self, host: Host, buffer_kb: int = BUFFER_KB) -> None:
         host.require_live(DEFAULT_MOUNT)
-        self.root = _memory_root(host)
+        memory = controller(host, "memory")
+        self.root = 0 if memory is None else memory.hierarchy
         self._pipe = -1
         self._rest = b""
         self._lost = 0
@@ -217,22 +218,14 @@ def _place(host: Host, event: str) -> tuple[str, int | None]:
     return f"/proc/self/fd/{mount}", mount
 
 
-def remove_stale(host: Host, instances: str) -> int:
-    """Remove instances that killed sextons left armed; returns how many."""
-    removed = 0
+def remove_stale(host: Host, instances: str) -> None:
+    """Remove instances that killed sextons left armed."""
     for name in host.files.names(instances):
         found = _NAME.fullmatch(name)
         if found is None or _start_time(host, int(found[1])) == int(found[2]):
             continue
         with contextlib.suppress(OSError):  # EBUSY: in use by a process we cannot see
             os.rmdir(f"{instances}/{name}")
-            removed += 1
-    return removed
-
-
-def _memory_root(host: Host) -> int:
-    memory = controller(host, "memory")
-    return 0 if memory is None else memory.hierarchy
 
 
 def _start_time(host: Host, pid: int) -> int | None:

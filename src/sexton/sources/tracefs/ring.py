@@ -38,7 +38,7 @@ from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import LiveFiles, exists, failure
 from sexton.model.counters import moved
-from sexton.model.rows.trace import RingState, TraceEvent
+from sexton.model.rows.trace import RingState
 from sexton.sources.tracefs.instance import DEFAULT_MOUNT, Instance
 
 PATH = "/sys/kernel/tracing/instances/sexton-*/per_cpu/cpu*/trace"
@@ -87,7 +87,8 @@ def events(path: str, since_ns: int = 0) -> Iterator[Fields]:
 
 
 class EventRing:
-    """The ring of this node: `arm`, then `tend` every few seconds, and `dump` after an alarm.
+    """The ring of this node: `arm`, then `tend` every few seconds; after an alarm `hold`, read
+    `events`, and `release`.
 
     Over `MOST_PERCENT` of its busiest core it does without the `FREQUENT` events for ten minutes;
     over it even so, it pauses until `resume`.
@@ -221,20 +222,6 @@ class EventRing:
         self._held = max(0, self._held - 1)
         if self._held == 0 and self._mode == "on":
             self._switch_to(True)
-
-    def dump(self, seconds: float = 10.0) -> Iterator[TraceEvent]:
-        """The newest `seconds` of all cores, in order of time; the ring is stopped meanwhile.
-
-        Runs in this process; a recorder uses `sexton.record.ring_dump`, which does not block it.
-        """
-        if self._instance is None:
-            raise SourceAbsent(DEFAULT_MOUNT, "the event ring is not armed")
-        since_ns = self.hold() - int(seconds * 1e9)
-        try:
-            for fields in events(self.path, since_ns):
-                yield TraceEvent(*fields)
-        finally:
-            self.release()
 
     def close(self) -> None:
         """Remove the ring and its content."""

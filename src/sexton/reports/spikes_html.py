@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sexton.model.profile import Kind
 from sexton.model.text import count, seconds, shorten
-from sexton.profile.spikes.spike import Grown, Recurring, Spike, Spikes, SpikeStack
+from sexton.profile.spikes.spike import Grown, Spike, Spikes, SpikeStack
 from sexton.reports.svg.flame_svg import escaped
 from sexton.reports.text.profile_head import Capture, lost, percent, significance
 from sexton.reports.text.spikes import (
+    busy_change,
     calm_words,
     cores_named,
+    grown_name,
     lasting,
+    recurring_words,
     sentence,
+    tasks_named,
     verdict_word,
     whole,
 )
@@ -55,14 +58,6 @@ def verdict_sentence(capture: Capture, found: Spikes, exit_code: int) -> str:
     return f"No spikes in {count(found.seconds, 'second')} on {count(found.cores, 'core')}."
 
 
-def busy_change(spike: Spike) -> str:
-    """How busy the cores were, before and in the spike."""
-    busy = f"busy {whole(spike.normal)} → {whole(spike.busy)}"
-    if spike.in_kernel:
-        return f"{busy}, in the kernel {whole(spike.normal_kernel)} → {whole(spike.kernel)}"
-    return f"{busy}, {whole(spike.kernel)} in the kernel"
-
-
 def spikes_html(capture: Capture, found: Spikes) -> Iterator[str]:
     """Every spike with what grew in it, recurring work, and what the capture lacks."""
     if found.spikes:
@@ -71,7 +66,7 @@ def spikes_html(capture: Capture, found: Spikes) -> Iterator[str]:
             yield from _spike(capture, spike, number)
     if found.recurring:
         yield "<h2>Recurring</h2><ul>"
-        yield from (f"<li>{escaped(habit(burst))}</li>" for burst in found.recurring)
+        yield from (f"<li>{escaped(recurring_words(burst))}</li>" for burst in found.recurring)
         yield "</ul>"
     facts = capture.facts
     bad = ' class="note"' if facts.lost or facts.throttled else ""
@@ -114,19 +109,11 @@ def _spike(capture: Capture, spike: Spike, number: int) -> Iterator[str]:
     for stack in spike.stacks[:3]:
         if spike.path is None or stack.frames != spike.path.frames:
             yield _stack("stack", stack)
-    tasks = " · ".join(
-        f"{name}{f'[{pid}]' if pid >= 0 else ''} {percent(share)}"
-        for name, pid, share in spike.tasks[:6]
-    )
-    notes = [tasks, calm_words(spike)]
-    yield f'<p class="soft">{escaped("; ".join(note for note in notes if note))}</p></article>'
+    notes = "; ".join(filter(None, (tasks_named(spike, 6), calm_words(spike))))
+    yield f'<p class="soft">{escaped(notes)}</p></article>'
 
 
 def _grown(grown: Grown) -> str:
-    module = f" [{grown.module.rpartition('/')[2]}]" if grown.kind == Kind.USER else ""
-    if not grown.module:
-        module = ""
-    name = grown.name + (" (task)" if grown.kind == Kind.TASK else module)
     wide = 120
     here, calm = (min(max(share, 0.0), 1.0) * wide for share in (grown.share, grown.calm_share))
     bar = (
@@ -135,7 +122,7 @@ def _grown(grown: Grown) -> str:
         f'<rect class="calm" width="{calm:.1f}" height="9" rx="2"/></svg>'
     )
     return (
-        f'<tr><td class="name">{escaped(shorten(name, 160))}</td>'
+        f'<tr><td class="name">{escaped(shorten(grown_name(grown), 160))}</td>'
         f'<td class="n">{escaped(percent(grown.calm_share))}</td>'
         f'<td class="n">{escaped(percent(grown.share))}</td><td>{bar}</td>'
         f'<td class="n">{escaped(percent(grown.own_share))}</td>'
@@ -149,14 +136,3 @@ def _stack(label: str, stack: SpikeStack) -> str:
     share = f"{percent(stack.calm_share)} → {percent(stack.share)}"
     arrow = " → " if names else ""
     return f'<p class="stack">{label}, {escaped(share)}: {names}{arrow}<b>{last}</b></p>'
-
-
-def habit(burst: Recurring) -> str:
-    """Work that recurs on a core, in one line."""
-    often = seconds(burst.interval_ns / 1e9)
-    how = f"every {often}" if burst.regular else f"about every {often}"
-    text = f"{cores_named(burst.cpus)}: {how}, {count(burst.times, 'time')}, "
-    text += f"busy {whole(burst.normal)} → {whole(burst.busy)}"
-    if burst.example is not None and burst.example.grew:
-        text += f", {burst.example.grew[0].name}"
-    return text

@@ -1,12 +1,14 @@
-"""The gate's result as SARIF 2.1.0 (OASIS), for code scanning.
+"""The gate's result for CI systems: SARIF 2.1.0 (OASIS) for code scanning, and JUnit XML.
 
-Each violation is a result; waived ones have a suppression. A rule that could not be checked is also
-a result if it fails the gate, because tools that read only results must not take its absence for a
-pass; other unchecked rules are notifications of the run. Passes are not results: common viewers
-show every result as an alert.
+SARIF: each violation is a result; waived ones have a suppression. A rule that could not be checked
+is also a result if it fails the gate, because tools that read only results must not take its
+absence for a pass; other unchecked rules are notifications of the run. Passes are not results:
+common viewers show every result as an alert. `partialFingerprints` is made of rule, subject and
+path, without measured values, so that the same problem stays the same alert from run to run.
 
-`partialFingerprints` is made of rule, subject and path, without measured values, so that the same
-problem stays the same alert from run to run.
+JUnit XML: one test case per rule. A failed rule is a *failure*; a rule that could not be checked is
+an *error* if it fails the gate, else *skipped*. The format has no standard; this is the subset that
+Jenkins, GitLab, GitHub Actions and Azure Pipelines all read.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import time
 from typing import Any
 from urllib.parse import quote
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from sexton import __version__
 from sexton.model.text import printable
@@ -166,3 +169,75 @@ def _level(level: str) -> str:
 def _segment(place: str) -> str:
     """Part of the run's category; GitHub splits the id at its last slash."""
     return quote(place.strip("/").replace("/", "_")) or "node"
+
+
+def gate_junit(gate: Gate) -> str:
+    """The document, with its declaration."""
+    suite = Element("testsuite")
+    cases = [_case(result) for result in gate.results]
+    spent = sum(result.spent_s for result in gate.results) + gate.watched_s
+    suite.attrib = {
+        "name": "sexton gate",
+        "tests": str(len(cases)),
+        "failures": _tagged(cases, "failure"),
+        "errors": _tagged(cases, "error"),
+        "skipped": _tagged(cases, "skipped"),
+        "time": f"{spent:.3f}",
+        "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(gate.made_unix)),
+        "hostname": gate.place,
+    }
+    properties = SubElement(suite, "properties")
+    for name, value in (
+        ("place", gate.place),
+        ("os", gate.os),
+        ("booted", str(gate.booted).lower()),
+        ("policy", gate.policy),
+    ):
+        SubElement(properties, "property", {"name": name, "value": value})
+    suite.extend(cases)
+    whole = Element("testsuites")
+    for name in ("name", "tests", "failures", "errors", "skipped", "time"):
+        whole.set(name, suite.get(name, ""))
+    whole.append(suite)
+    indent(whole)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(whole, "unicode") + "\n"
+
+
+def _tagged(cases: list[Element], tag: str) -> str:
+    return str(sum(case.find(tag) is not None for case in cases))
+
+
+def _case(result: Result) -> Element:
+    case = Element("testcase")
+    case.attrib = {"name": result.rule, "classname": "sexton.gate", "time": f"{result.spent_s:.3f}"}
+    missing = "; ".join(need.what for need in result.missing)
+    if result.closes and result.outcome is Outcome.UNKNOWN:
+        node = SubElement(case, "error", {"type": "unknown", "message": f"unknown: {missing}"})
+        node.text = "\n".join(f"{need.what}\n    {need.grant}" for need in result.missing)
+    elif result.closes:
+        errors = [violation for violation in result.active if violation.level == "error"]
+        first = errors[0].message if errors else result.summary
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        node = SubElement(case, "failure", {"type": "broken", "message": first + more})
+        node.text = "\n\n".join(_violation_text(violation) for violation in result.active)
+    elif result.outcome in (Outcome.UNKNOWN, Outcome.NOT_APPLICABLE, Outcome.OFF):
+        why = f"unknown: {missing}" if result.outcome is Outcome.UNKNOWN else result.summary
+        SubElement(case, "skipped", {"message": why})
+    output = [result.summary, *result.notes]
+    output += [f"waived: {_violation_text(violation)}" for violation in result.waived]
+    if not result.closes:
+        output += [f"warning: {_violation_text(violation)}" for violation in result.active]
+    out = SubElement(case, "system-out")
+    out.text = "\n".join(line for line in output if line)
+    return case
+
+
+def _violation_text(violation: Violation) -> str:
+    place = f"{violation.path}:{violation.line}" if violation.line else violation.path
+    waiver = violation.waived_by
+    lines = [violation.message, *(f"    {fact}" for fact in (place, *violation.facts) if fact)]
+    if waiver is not None:
+        lines.append(f"    {waiver.owner}, until {waiver.expires}: {waiver.reason}")
+    if violation.remedy:
+        lines.append(f"    fix: {violation.remedy}")
+    return "\n".join(lines)
