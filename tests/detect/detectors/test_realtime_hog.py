@@ -13,6 +13,7 @@ from sexton.detect.detectors.cpu import realtime_hog
 from sexton.detect.detectors.cpu.realtime_hog import detect
 from sexton.host.host import open_host
 from sexton.model.finding import Severity, Verdict
+from sexton.model.row import Row
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.node import Node
 from sexton.model.rows.task import Process, ProcessCgroup, Thread
@@ -81,6 +82,22 @@ def test_on_an_isolated_core_it_is_noted_only():
     finding = detect(seen(isolated=(1,)))
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.INFO)
     assert "isolated" in finding.summary
+
+
+def test_the_core_that_is_held_most_comes_first():
+    """Core 0 leaves others a twentieth, as the kernel's throttling does; core 1 leaves nothing."""
+    shares = {0: 0.95, 1: 1.0}
+    readings = []
+    for at in range(21):
+        rows: list[Row] = []
+        for core, share in shares.items():
+            spent, pid = round(1000 * share * at), 600 + core
+            rows.append(CoreTimes(core, spent, 0, 0, 1000 * at - spent, 0, 0, 0, 0))
+            rows.append(Thread(pid, pid, f"hog{core}", "R", 50, spent, 0, core, FIFO, 50))
+        readings.append((float(at), rows))
+    finding = detect(make_window(readings))
+    assert finding.severity is Severity.CRITICAL
+    assert finding.entities["core"] == ("1", "0")
 
 
 def test_cores_without_threads_are_unknown():

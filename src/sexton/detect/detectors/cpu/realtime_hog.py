@@ -128,7 +128,7 @@ def _hogs(window: Window, series: CoreSeries) -> list[_Hog]:
         for core, by in blamed.items()
         if by.thread.policy in _POLICIES
     ]
-    return sorted(found, key=lambda hog: (hog.severity, hog.hold.seconds), reverse=True)
+    return sorted(found, key=lambda hog: (-hog.severity.rank, -hog.hold.seconds))
 
 
 def _end_of(hold: Hold, series: CoreSeries) -> Hold:
