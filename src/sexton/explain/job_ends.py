@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from sexton.detect.detectors.jobs.job_deaths import NAME as JOB_DEATHS
 from sexton.detect.detectors.jobs.job_deaths import marks
 from sexton.explain.moments import READ_S
 from sexton.explain.registry import link
@@ -54,7 +55,7 @@ def ends_job(module: str, cause: str, story: str, ending: Ending) -> None:
         return ended(ending, cause, effect, window)
 
     join.__module__ = module
-    link(cause=cause, effect="job_deaths", story=story, proof=PROOF)(join)
+    link(cause=cause, effect=JOB_DEATHS, story=story, proof=PROOF)(join)
 
 
 def ended(ending: Ending, cause: Finding, effect: Finding, window: Window) -> Bond | None:
