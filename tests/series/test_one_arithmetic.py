@@ -22,7 +22,6 @@ NO_READINGS = {
     "explorer/tiles/pyramid.py": "columns and numbers of tiles",
     "explorer/tiles/tables.py": "places in an array",
     "explorer/tiles/time_order.py": "spans of a picture",
-    "explorer/tiles/view.py": "places in a list",
     "model/counters.py": "the same arithmetic for sources, which are below series",
     "model/settings.py": "sets of names",
     "prevent/audit/__init__.py": "sets of names",
@@ -129,6 +128,7 @@ ALLOWED = {
         "b - a": "moments of events",
         "other - gap": "lengths of gaps between events",
     },
+    "explain/story.py": {"link.covers[1] - link.covers[0]": "things of one finding"},
     "explain/why.py": {
         "2 - found.is_problem - (found.verdict is Verdict.PRESENT)": "a rank",
     },
@@ -147,6 +147,8 @@ ALLOWED = {
         "number(self._host, f'{top}{path}/memory.current')"
         " - sum((number(self._host, f'{top}{child}/memory.current') for child in children))":
         "a cgroup and its children at one moment",
+        "own.hierarchical - own.local - below": "a cgroup and its children at one moment",
+        "own.hierarchical - own.local": "a cgroup and its children at one moment",
     },
     "sources/kmsg/own.py": {"most - least": "moments of log lines"},
     "sources/systemd/units.py": {"after - before": "moments of a timer, both in one reading"},
