@@ -93,7 +93,8 @@ def test_a_range_is_what_lies_in_it_and_other_row_groups_are_not_decoded(tmp_pat
     def watched(self, name):
         source = opened(self, name)
         read = source.read
-        source.read = lambda groups: asked.append(groups) or read(groups=groups)
+        if name == "sample":
+            source.read = lambda groups: asked.append(groups) or read(groups=groups)
         return source
 
     monkeypatch.setattr(Annex, "opened", watched)
@@ -108,7 +109,7 @@ def test_a_range_is_what_lies_in_it_and_other_row_groups_are_not_decoded(tmp_pat
             if (start is None or item[0] * 1000 >= start) and (end is None or item[0] * 1000 < end)
         ]
         assert told(part) == expected
-    assert asked[0] is None, "all of them"
+    assert len(asked[0]) == -(-len(profile) // 7)
     assert 0 < len(asked[2]) < 6
     assert asked[3] == [] or len(asked[3]) <= 1
 
