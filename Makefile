@@ -3,7 +3,7 @@
 BIN := .venv/bin
 # Compiled tests are kept whatever the environment says: to compile them all takes half a minute.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
-# Two workers more than cores (tests/conftest.py), since many tests wait. A worker takes whole files, so that what the tests of a file share is set up once.
+# One worker more than cores (tests/conftest.py), since many tests wait. A worker takes whole files, so that what the tests of a file share is set up once.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
 help: ## this list

@@ -38,8 +38,8 @@ DESELECTED: Counter[str] = Counter()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two workers more than cores, since a third of the time they wait, and at most four."""
-    return min(len(os.sched_getaffinity(0)) + 2, 4)
+    """One worker more than cores, since many tests wait, and at most four."""
+    return min(len(os.sched_getaffinity(0)) + 1, 4)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -89,10 +89,8 @@ def test_a_collected_node_reads_like_the_live_one(shell, user: int | None):
     (there,), (here,) = window.latest(CgroupCensus), live.latest(CgroupCensus)
     assert (there.hierarchy, there.version) == (here.hierarchy, here.version)
     assert there.mount_point == here.mount_point
-    if here.live is not None and before is not None:
-        # Others make and remove cgroups meanwhile: between the two counts, give or take a few.
-        low, high = sorted((before, here.live))
-        assert low - 50 <= there.live <= high + 50
+    if here.live is not None:
+        assert _still(before) <= {row.path for row in window.latest(CgroupDir)}
         assert len(window.latest(CgroupDir)) == there.live
     if user is None:
         assert there.scope == here.scope
@@ -103,10 +101,14 @@ def test_a_collected_node_reads_like_the_live_one(shell, user: int | None):
     assert window.node.kernel == os.uname().release
 
 
-def _live_now() -> int | None:
-    with Sampler(open_host(), sources_of(CgroupCensus)) as sampler:
-        (census,) = sampler.run(0).latest(CgroupCensus)
-    return census.live
+def _live_now() -> set[str]:
+    with Sampler(open_host(), sources_of(CgroupDir)) as sampler:
+        return {row.path for row in sampler.run(0).latest(CgroupDir) or ()}
+
+
+def _still(before: set[str]) -> set[str]:
+    """Cgroups that were there before and are there now: others make and remove some meanwhile."""
+    return before & _live_now()
 
 
 def test_movement_is_seen_between_snapshots_down_to_the_thread(shell):
@@ -258,9 +260,8 @@ def test_the_barest_of_hosts_is_enough(tmp_path: Path):
     )
     assert (ended.returncode, ended.stderr) == (0, b"")
     window = replay(read_archive(io.BytesIO(ended.stdout)))
-    low, high = sorted((before, _live_now()))
     (there,) = window.latest(CgroupCensus)
-    assert low - 50 <= there.live <= high + 50
+    assert {"/"} <= _still(before) <= {row.path for row in window.latest(CgroupDir)}
     assert len(window.latest(CgroupDir)) == there.live
     assert all(row.inode > 0 for row in window.latest(CgroupDir))
 
