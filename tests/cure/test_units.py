@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from sexton.cure import units
+from sexton.host.host import open_host
 from tests.cure.unit_cases import CASES, CRASH, ETC, SLEEP, VENDOR, WANTS, link, write
 from tests.yard.yard import Yard, YardError, why_not
 
@@ -304,3 +307,25 @@ except CommandError as error:
 """
     assert "not finished within 0.5 s; systemd continues" in asked(place, code)["error"]
     place.run("systemctl", "kill", "-s", "KILL", "stubborn.service")
+
+
+def test_a_fork_of_systemd_that_executes_nothing_yet_is_no_process_of_the_unit(tmp_path: Path):
+    """It has systemd's name, which is protected: a loop that was caught so could not be stopped."""
+    files = {
+        "proc/1/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+        "sys/fs/cgroup/system.slice/leak.service/cgroup.procs": "57\n58\n59\n",
+        "proc/1/cmdline": "/sbin/init\0",
+    }
+    for pid, parent, command in (
+        (57, 1, "/sbin/init"),
+        (58, 1, "/lib/systemd/systemd\0--user"),
+        (59, 40, "/sbin/init"),  # of a container
+    ):
+        files[f"proc/{pid}/comm"] = "systemd\n"
+        files[f"proc/{pid}/stat"] = f"{pid} (systemd) S {parent} 1 1 0\n"
+        files[f"proc/{pid}/cmdline"] = f"{command}\0"
+    for path, content in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    found = units._processes(open_host(str(tmp_path)), "/system.slice/leak.service")
+    assert found == [(58, "systemd"), (59, "systemd")]

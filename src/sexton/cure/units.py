@@ -472,6 +472,17 @@ def _stopped_with(bus: Bus, name: str, deadline: float) -> tuple[str, ...]:
     return tuple(sorted(running))
 
 
+def _is_fork_of_systemd(host: Host, pid: int) -> bool:
+    """Whether it is about to execute the unit's program: until then it has systemd's own name,
+    which is protected, and a crash loop is often caught so. A container's init or a user's systemd
+    has another parent or another command line."""
+    parent = text(host.files, f"/proc/{pid}/stat").rpartition(")")[2].split()[1]
+    if parent != "1":
+        return False
+    command, own = (text(host.files, f"/proc/{name}/cmdline") for name in (pid, 1))
+    return command == own
+
+
 def _processes(host: Host, cgroup: str) -> list[tuple[int, str]]:
     """Processes of the unit, from the hierarchy that systemd manages."""
     mounts = cgroup_mounts(host)
@@ -491,7 +502,9 @@ def _processes(host: Host, cgroup: str) -> list[tuple[int, str]]:
             continue
         for pid in pids[:_MOST_PROCESSES]:
             try:
-                found.append((pid, text(host.files, f"/proc/{pid}/comm").rstrip("\n")))
+                comm = text(host.files, f"/proc/{pid}/comm").rstrip("\n")
+                if not _is_fork_of_systemd(host, pid):
+                    found.append((pid, comm))
             except SourceError:
                 continue  # it exited meanwhile
         break
