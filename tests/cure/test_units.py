@@ -327,5 +327,7 @@ def test_a_fork_of_systemd_that_executes_nothing_yet_is_no_process_of_the_unit(t
     for path, content in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(content)
-    found = units._processes(open_host(str(tmp_path)), "/system.slice/leak.service")
-    assert found == [(58, "systemd"), (59, "systemd")]
+    host, place = open_host(str(tmp_path)), "/system.slice/leak.service"
+    assert units._processes(host, place) == [(58, "systemd"), (59, "systemd")]
+    (tmp_path / "proc/1/cmdline").unlink()  # unknown: none of them is left out
+    assert [pid for pid, _ in units._processes(host, place)] == [57, 58, 59]

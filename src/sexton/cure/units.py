@@ -476,11 +476,12 @@ def _is_fork_of_systemd(host: Host, pid: int) -> bool:
     """Whether it is about to execute the unit's program: until then it has systemd's own name,
     which is protected, and a crash loop is often caught so. A container's init or a user's systemd
     has another parent or another command line."""
-    parent = text(host.files, f"/proc/{pid}/stat").rpartition(")")[2].split()[1]
-    if parent != "1":
-        return False
-    command, own = (text(host.files, f"/proc/{name}/cmdline") for name in (pid, 1))
-    return command == own
+    try:
+        own = text(host.files, "/proc/1/cmdline")
+    except SourceError:
+        return False  # unknown: it stays protected
+    after_comm = text(host.files, f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return after_comm[1:2] == ["1"] and text(host.files, f"/proc/{pid}/cmdline") == own
 
 
 def _processes(host: Host, cgroup: str) -> list[tuple[int, str]]:
