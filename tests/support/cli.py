@@ -9,7 +9,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
+
+from tests.support.warm import Warm
 
 SEXTON = (sys.executable, "-m", "sexton")
 #: What a shell that knows nothing of tests would have.
@@ -20,10 +23,22 @@ ENVIRONMENT = {
 }
 
 
+#: Arguments of `sexton` with which a command can be forked from a warm process.
+_WARM_OPTIONS = frozenset({"cwd", "text", "timeout"})
+_WARM = Warm()
+_STARTED: set[str] = set()
+
+
 def sexton(
     *arguments: str | Path | bytes, env: Mapping[str, str] | None = None, **more: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run it to its end; `env` is added to a plain environment."""
+    """Run it to its end; `env` is added to a plain environment.
+
+    Each command is a new process of Python's once in each test process, then forked from a warm
+    one.
+    """
+    if _WARM_OPTIONS.issuperset(more) and not _of_python(env or {}) and _was_started(arguments):
+        return _run_warm(arguments, env or {}, **more)
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "timeout": 180, **more}
     if "stdout" not in options:
         options["stdout"] = subprocess.PIPE
@@ -34,6 +49,39 @@ def sexton(
     return subprocess.run(
         [*SEXTON, *arguments], env={**ENVIRONMENT, **(env or {})}, check=False, **options
     )
+
+
+def _was_started(arguments: Sequence[str | Path | bytes]) -> bool:
+    verb = next((str(word) for word in arguments if str(word)[:1] != "-"), "")
+    started = verb in _STARTED
+    _STARTED.add(verb)
+    return started
+
+
+def _of_python(env: Mapping[str, str]) -> bool:
+    """Whether a variable is read when Python starts."""
+    return any(name.startswith(("PYTHON", "LC_", "LANG")) for name in env)
+
+
+def _run_warm(
+    arguments: Sequence[str | Path | bytes],
+    env: Mapping[str, str],
+    *,
+    cwd: str | Path = ".",
+    text: bool = False,
+    timeout: float = 180,
+) -> subprocess.CompletedProcess[Any]:
+    argv = [os.fsdecode(word) for word in arguments]
+    with open(os.devnull, "rb") as none, TemporaryFile() as out, TemporaryFile() as errors:
+        place = os.path.abspath(cwd)
+        streams = (none, out, errors)
+        status = _WARM.run(argv, {**ENVIRONMENT, **env}, place, streams, timeout)
+        said = []
+        for stream in (out, errors):
+            stream.seek(0)
+            content = stream.read()
+            said.append(content.decode() if text else content)
+    return subprocess.CompletedProcess([*SEXTON, *argv], status, *said)
 
 
 #: By the process that was started, the child of it that reads the node.
