@@ -12,16 +12,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from functools import cache, cached_property
-from math import floor
+from itertools import pairwise
+from math import floor, inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lab.incident import Incident, incidents, replayed
+from lab.synthetic import write
 from sexton.cli.load import top_json
 from sexton.cure.measures import CORE, DYING, RESETS, RESTARTS, measure
+from sexton.detect.resets import ONE_RESET
 from sexton.detect.waits import WAIT
 from sexton.explain.why import explain as asked
 from sexton.explorer.files.incident import page_data, saturated_in
@@ -47,6 +52,7 @@ from sexton.reports.text.verdict import verdict_text
 from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER, UNIT_RESTARTS
 from sexton.series.cores import CoreSeries, core_series
 from sexton.store.recording import Recording
+from tests.support.synthetic import INCIDENT, small
 
 #: A tile holds half per cents, of system time and of softirq time.
 TILE = 0.52
@@ -383,14 +389,38 @@ def test_resets_of_a_nic_are_one_number(name: str):
         assert figure(evidence["text"]) == resets
         assert len(found.marked("reset")) == resets
         assert found.measures[RESETS] == resets
-        alarmed = {alarm.about for alarm in found.alarms if alarm.kind == "nic_reset"}
-        assert bool(alarmed) == bool(resets)
+        alarms = [alarm for alarm in found.alarms if alarm.kind == "nic_reset"]
+        assert _episodes([found.window.wall(alarm.mono_s) for alarm in alarms]) == resets
+        rows = [row for row in found.cells("events", found.start, found.end)
+                if row["kind"] in ("nic_reset", "nic_watchdog")]  # fmt: skip
+        assert _episodes([datetime.fromisoformat(f"{row['time']}Z").timestamp() for row in rows]) \
+            == resets  # fmt: skip
         if finding["verdict"] == "present":
             (nic,) = finding["entities"]["nic"]
             times = "once" if resets == 1 else f"{resets:.0f} times"
             assert f"{nic} was reset {times}" in found.text
             assert len(found.moments("nic", nic)) == resets
-            assert nic in alarmed
+            assert nic in {alarm.about for alarm in alarms}
+
+
+def _episodes(times: list[float]) -> int:
+    """How many resets these lines about resets are, by the time between them."""
+    return sum(later - earlier > ONE_RESET.value for earlier, later in pairwise([-inf, *times]))
+
+
+def test_the_drivers_counters_give_the_resets_of_the_log(tmp_path: Path):
+    """In a made recording: the recorded ones have the log of a driver that they do not have."""
+    write(tmp_path / "recording", small(*INCIDENT, hours=0.5, walks=3))
+    found = Surfaces(Incident(tmp_path))
+    finding = found.finding("nic_resets")
+    (logged,) = evidence_of(finding, "resets in the kernel log")
+    (counted,) = evidence_of(finding, "eth0 total_resets")
+    assert logged["value"] == len(found.marked("reset")) == found.measures[RESETS] == 3
+    assert counted["text"].endswith("+3 while watched")
+    assert np.nansum(found.line("nic_faults", "eth0 resets", "mean")) == pytest.approx(3, abs=0.02)
+    table = [row["eth0 resets"] for row in found.cells("nic_faults", found.start, found.end)]
+    assert max(figure(cell.partition("peak ")[2] or cell) for cell in table if cell[0].isdigit()) \
+        == pytest.approx(np.nanmax(found.line("nic_faults", "eth0 resets")), rel=5e-3)  # fmt: skip
 
 
 @every_incident
