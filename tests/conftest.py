@@ -33,6 +33,9 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 KINDS = ("lab", "alone", "whole", "fuzz", "browser", "systemd", "root", "oracle")
 #: The markers of slow tests, slowest first: their files start first and quick ones fill the end.
 SLOW = ("systemd", "browser", "fuzz", "root", "oracle")
+#: Which of these mostly wait for the kernel or for systemd, and over which part of a run they are
+#: spread.
+WAITING, SPREAD = (SLOW.index("systemd"), SLOW.index("root")), 0.85
 NOTHING_LEFT_OUT = os.environ.get("SEXTON_NOTHING_LEFT_OUT") == "1"
 DESELECTED: Counter[str] = Counter()
 
@@ -48,11 +51,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.get_closest_marker("root") or item.get_closest_marker("systemd"):
                 item.add_marker(pytest.mark.skip(reason="needs root: sudo make test"))
     # A worker takes whole files, in this order (--dist loadfile --no-loadscope-reorder).
-    slow: dict[Path, int] = {}
+    ranks: dict[Path, int] = {}
     for item in items:
         rank = next((i for i, kind in enumerate(SLOW) if item.get_closest_marker(kind)), len(SLOW))
-        slow[item.path] = min(rank, slow.get(item.path, rank))
-    items.sort(key=lambda item: slow[item.path])
+        ranks[item.path] = min(rank, ranks.get(item.path, rank))
+    place = {path: at for at, path in enumerate(_spread(ranks))}
+    items.sort(key=lambda item: place[item.path])
+
+
+def _spread(ranks: dict[Path, int]) -> list[Path]:
+    """Files in the order of their ranks, but those that mostly wait evenly among the others: three
+    workers that wait at the same time leave the cores idle."""
+    slow_first = sorted(ranks, key=lambda path: ranks[path])
+    waiting = [path for path in slow_first if ranks[path] in WAITING]
+    busy = [path for path in slow_first if ranks[path] not in WAITING]
+    every = SPREAD * len(busy) / max(len(waiting), 1)
+    keys = {path: at * every for at, path in enumerate(waiting)}
+    keys |= {path: float(at) for at, path in enumerate(busy)}
+    return sorted(keys, key=lambda path: keys[path])
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
