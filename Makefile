@@ -31,10 +31,10 @@ endef
 
 test: dev ## the tests, on every core: 12 to 18 minutes on two
 	@scripts/system-packages
-	$(call run-tests,not whole)
+	$(call run-tests,not whole and not fuzz)
 
 test-whole: export SEXTON_WHOLE = 1
-test-whole: export SEXTON_FUZZ_S ?= 20
+test-whole: export SEXTON_FUZZ_S ?= 10
 test-whole: dev ## what make test leaves out: statistics, hundreds of kills, all examples, longer fuzzing
 	@scripts/system-packages
 	$(call run-tests,whole or hypothesis or fuzz)

@@ -153,6 +153,7 @@ def test_killed_before_systemd_knows_of_a_change_it_is_undone_all_the_same(place
     rolled_back(place, before)
 
 
+@pytest.mark.whole
 def test_killed_before_its_first_line_it_never_began(place: Yard):
     before = picture(place)
     point = """

@@ -32,6 +32,7 @@ def number_in(text: str) -> int:
     return int(re.search(r"([\d,]+) (?:dying|dead)", text)[1].replace(",", ""))
 
 
+@pytest.mark.whole
 @pytest.mark.alone
 @pytest.mark.root
 def test_the_verdict_turns_names_the_parent_and_turns_back():

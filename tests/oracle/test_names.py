@@ -181,11 +181,13 @@ def go_program(tmp_path_factory):
     return folder
 
 
+@pytest.mark.whole
 def test_a_go_program(tmp_path, go_program):
     ours, _ = compare(record(tmp_path / "perf.data", [go_program / "load"]))
     assert any("main.(*square).area" in stack for stack in ours)
 
 
+@pytest.mark.whole
 def test_a_stripped_go_program_is_named_by_its_own_table_where_perf_has_no_name(
     tmp_path, go_program
 ):
@@ -197,6 +199,7 @@ def test_a_stripped_go_program_is_named_by_its_own_table_where_perf_has_no_name(
     assert sum(ours.values()) == sum(folded_by_perf(capture).values())
 
 
+@pytest.mark.whole
 def test_both_tables_of_a_go_program_name_its_functions_alike(go_program):
     whole, stripped = (read_table(elf_of(go_program / name)) for name in ("load", "stripped"))
     told = elf_of(go_program / "load").section(b".text")

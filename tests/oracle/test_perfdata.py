@@ -206,6 +206,7 @@ def test_what_was_lost_is_what_the_kernel_says(tmp_path):
     assert read_raw(path).facts.lost == max(at_once, summed)
 
 
+@pytest.mark.whole
 def test_compressed(tmp_path):
     path = perf_record(tmp_path / "perf.data", *FAST, *WHOLE, "-z")
     agree(path)
@@ -231,6 +232,7 @@ def test_through_a_pipe_compressed(tmp_path):
     agree(str(path))
 
 
+@pytest.mark.whole
 def test_two_events(tmp_path):
     events = ("-F", "499", "-e", "cpu-clock", "-e", "task-clock:u", "-e", "context-switches")
     raw, theirs = agree(perf_record(tmp_path / "perf.data", *events, "-a", "-g", IDS))
@@ -240,10 +242,12 @@ def test_two_events(tmp_path):
     assert raw.facts.clock.kind == "perf"
 
 
+@pytest.mark.whole
 def test_without_chains(tmp_path):
     agree(perf_record(tmp_path / "perf.data", *FAST, "-a", IDS))
 
 
+@pytest.mark.whole
 def test_one_program_without_cores(tmp_path):
     agree(perf_record(tmp_path / "perf.data", *FAST, "-g", IDS), cpu=False)
 
@@ -288,6 +292,7 @@ def test_one_process_and_its_threads_by_number(tmp_path):
     agree(str(path), cpu=False, least=100)
 
 
+@pytest.mark.whole
 def test_one_stream_for_each_core(tmp_path):
     path = perf_record(tmp_path / "perf.data", *FAST, "-a", "-g", "--threads", IDS)
     assert os.path.isdir(path)
@@ -315,6 +320,7 @@ def test_rotated_files_each_stand_alone_and_stand_in_order(tmp_path):
         last |= {sample.cpu: sample.time_ns for sample in theirs}
 
 
+@pytest.mark.whole
 def test_a_later_file_of_a_compressed_set_is_refused_with_the_reason(tmp_path):
     perf = need("perf", package="linux-perf")
     target = str(tmp_path / "perf.data")
@@ -353,6 +359,7 @@ def test_a_killed_perf_leaves_what_it_had(tmp_path):
     assert raw.facts.clock == ("monotonic", None)
 
 
+@pytest.mark.whole
 def test_stacks_that_would_have_to_be_unwound_are_told_of(tmp_path):
     path = perf_record(tmp_path / "perf.data", *FAST, "-a", "--call-graph", "dwarf,4096", IDS)
     raw = read_raw(path)

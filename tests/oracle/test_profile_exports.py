@@ -72,6 +72,7 @@ def pprof_raw(data: bytes, folder: Path) -> tuple[str, Counter[tuple[str, ...]]]
     return dump, found
 
 
+@pytest.mark.whole  # builds pprof, a minute
 def test_pprof_counts_what_we_counted(tmp_path):
     dump, found = pprof_raw(pprof.from_flame(whole(PROFILE), ABOUT), tmp_path)
     assert found == counted(PROFILE, escape=shown)
@@ -79,6 +80,7 @@ def test_pprof_counts_what_we_counted(tmp_path):
     assert "samples/count cpu/nanoseconds" in dump
 
 
+@pytest.mark.whole  # builds pprof, a minute
 def test_pprof_finds_the_cores_in_labels(tmp_path):
     _, found = pprof_raw(pprof.from_profiles([(PROFILE, None)], ABOUT), tmp_path)
     assert found == counted(PROFILE, escape=shown)

@@ -221,6 +221,7 @@ def test_a_storm_of_processes_is_survived_at_the_usual_pace(tmp_path: Path) -> N
     assert longest < storm_s, "it did not wait for the storm's end"
 
 
+@pytest.mark.whole
 @pytest.mark.alone  # everybody else would lose the core
 def test_a_core_that_goes_and_comes_back_is_survived(tmp_path: Path) -> None:
     switch = Path("/sys/devices/system/cpu/cpu1/online")

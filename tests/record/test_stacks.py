@@ -95,6 +95,7 @@ def of_one_perf(stacks, count):
     return ours()
 
 
+@pytest.mark.whole
 @pytest.mark.root
 def test_files_follow_each_other_without_a_gap_and_each_stands_alone(rolling, perf):
     core = max(os.sched_getaffinity(0))

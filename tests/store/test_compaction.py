@@ -253,6 +253,7 @@ print(json.dumps({"rounds": rounds, "bad": bad}))
 """
 
 
+@pytest.mark.whole
 def test_killed_at_every_single_step_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
     source = tmp_path / "source"
     made = minutes(source, 3)

@@ -122,6 +122,7 @@ def test_a_thorough_one_frees_all_that_page_cache_holds_at_the_neighbours_expens
             assert memory_of(home)[1] >= anon * 0.95
 
 
+@pytest.mark.whole
 def test_the_order_is_killed_at_the_deadline_and_no_process_stays():
     # A quick machine walks a thousand in 23 ms.
     with zombies(4 * NUMBER, "tmpfs") as yard:
