@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from lab.vm import judging, playing
+from lab.vm import runs, verdicts
 from lab.vm.boot import bootable_folder
 from lab.vm.cache import alone, cache_folder
 from lab.vm.kernels import HIERARCHIES, KERNELS, MATRIX, kernel_named
@@ -79,7 +79,7 @@ def build(names: list[str], refresh: bool) -> int:
             for kernel in kernels:
                 shutil.rmtree(bootable_folder(cache, kernel), ignore_errors=True)
     for kernel in kernels:
-        parts = playing.prepare(kernel.name)
+        parts = runs.prepare(kernel.name)
         log(f"{kernel.name}: {parts.kernel.release} is ready")
     return 0
 
@@ -87,21 +87,21 @@ def build(names: list[str], refresh: bool) -> int:
 def play(pairs: list[tuple[str, str]], args: argparse.Namespace) -> int:
     scenes: list[str] = args.scenes
     if scenes == ["all"]:
-        scenes = list(playing.scenes_of(PROJECT / "lab"))
+        scenes = list(runs.scenes_of(PROJECT / "lab"))
     boots = [(scene,) for scene in scenes] if args.boot_each else [tuple(scenes)]
     jobs = [Job(boot, args.deadline, live=args.live) for boot in boots]
-    runs = [
-        playing.plan(kernel, hierarchy, job, args.out.resolve())
+    planned = [
+        runs.plan(kernel, hierarchy, job, args.out.resolve())
         for kernel, hierarchy in pairs
         for job in jobs
     ]
     outcomes: list[Outcome] = []
-    for run in runs:
-        outcomes += [judging.judged(one) for one in playing.play(run)]
+    for run in planned:
+        outcomes += [verdicts.with_verdict(one) for one in runs.play(run)]
     print(table(outcomes))
     for line in mistakes(outcomes):
         print(line)
-    return playing.exit_status(outcomes)
+    return runs.exit_status(outcomes)
 
 
 if __name__ == "__main__":

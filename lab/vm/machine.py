@@ -71,7 +71,7 @@ def _first() -> tuple[str, ...]:
     return ("nice", "-n", str(_RANK)) if os.geteuid() == 0 else ()
 
 
-class Silent(Exception):
+class GuestTimeout(Exception):
     """The machine did not say its next word in time."""
 
 
@@ -116,7 +116,7 @@ class Machine:
             process.stdout.close()
 
     def line(self, seconds: float) -> str | None:
-        """The next line, or None when the machine is off; `Silent` after `seconds`."""
+        """The next line, or None when the machine is off; `GuestTimeout` after `seconds`."""
         assert self._process is not None
         assert self._process.stdout is not None
         deadline = time.monotonic() + seconds
@@ -124,7 +124,7 @@ class Machine:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._rest and not self._ended:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise Silent
+                    raise GuestTimeout
                 got = os.read(self._process.stdout.fileno(), 65536)
                 self._ended = not got
                 self._rest += got

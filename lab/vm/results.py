@@ -23,7 +23,7 @@ class Outcome:
     kernel: str
     hierarchy: str
     #: "played", or in a few words what went wrong.
-    said: str
+    status: str
     seconds: int | None = None
     folder: Path | None = None
     #: The machine is not one for that scene: no failure, but no recording either.
@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        return self.said == "played"
+        return self.status == "played"
 
 
 def make_disk(path: Path, slots: int, slot_mb: int) -> None:
@@ -112,7 +112,7 @@ def table(outcomes: list[Outcome]) -> str:
     rows = [("scene", "kernel", "hierarchy", "seconds", "top cause", "live", "right", "outcome")]
     for one in outcomes:
         seconds = "-" if one.seconds is None else str(one.seconds)
-        cells = (one.top, one.live, one.right, one.said)
+        cells = (one.top, one.live, one.right, one.status)
         rows.append((one.scene, one.kernel, one.hierarchy, seconds, *cells))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from lab.network_job import PORT
 from lab.scenes.idle.scene import EXPECTED as IDLE
 from lab.stage import Stage
-from lab.talk import PORT
 
 ID = "busy"
 TITLE = "busy and healthy"
@@ -19,7 +19,7 @@ SHARE = 70
 def play(stage: Stage) -> None:
     """A worker per core in user mode, a chatty job over loopback, some writing to disk."""
     stage.wait(40)
-    stage.moment("the node gets busy")
+    stage.note("the node gets busy")
     for core in stage.cores:
         stage.actor("hog", SHARE, core=core)
     stage.actor("server", "127.0.0.1", PORT)

@@ -34,7 +34,7 @@ _UNIT = "lab-limited.service"
 def play(stage: Stage) -> None:
     """Two workers that want all of their cores, and may have a fifth of one."""
     stage.wait(40)
-    stage.moment(f"two workers are held to {PERCENT} % of a core")
+    stage.note(f"two workers are held to {PERCENT} % of a core")
     if stage.systemd:
         command = f"{sys.executable} -I -S {ACTORS / 'hog.py'} 100"
         stage.unit(

@@ -37,7 +37,7 @@ def play(stage: Stage) -> None:
     """So many workers per core, in a unit where systemd runs."""
     stage.wait(40)
     number = WORKERS * len(stage.cores)
-    stage.moment(f"{number} workers want {len(stage.cores)} cores")
+    stage.note(f"{number} workers want {len(stage.cores)} cores")
     hog = f"{sys.executable} -I -S {ACTORS / 'hog.py'} 100"
     workers = []
     if stage.systemd:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from lab.graveyard import graveyard
 from lab.stage import PREFIX, Stage
+from lab.zombie_maker import zombie_maker
 
 ID = "destroy_backlog"
 TITLE = "a destroy backlog that drains by itself"
@@ -27,16 +27,16 @@ _STEPS = 60
 def play(stage: Stage) -> None:
     """They die at once, and their pages go one after the other."""
     stage.wait(40)
-    yard = stage.open(graveyard(PREFIX))
-    stage.moment(f"{NUMBER} cgroups die at once")
-    yard.dig(NUMBER, "task-%d")
-    stage.moment("their pages are freed, a few at a time")
-    pins = sorted(yard.pins.iterdir())
+    maker = stage.enter(zombie_maker(PREFIX))
+    stage.note(f"{NUMBER} cgroups die at once")
+    maker.make(NUMBER, "task-%d")
+    stage.note("their pages are freed, a few at a time")
+    pins = sorted(maker.pins.iterdir())
     began = time.monotonic()
     for step in range(_STEPS):
         for pin in pins[step::_STEPS]:
             pin.unlink()
         time.sleep(max(0.0, began + (step + 1) * DRAIN_S / _STEPS - time.monotonic()))
-    yard.lay_to_rest()
-    stage.moment("the last of them is gone")
+    maker.free()
+    stage.note("the last of them is gone")
     stage.wait(25)

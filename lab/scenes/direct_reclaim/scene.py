@@ -38,8 +38,10 @@ def play(stage: Stage) -> None:
     limit = "memory.limit_in_bytes" if stage.layout.version == 1 else "memory.max"
     (made / limit).write_text(str(LIMIT_BYTES))
     for _ in range(3):
-        stage.moment("a reader reclaims page by page inside its limit")
-        reader = stage.hold("reader", big, BURST_S, core=stage.cores[-1], inside=[made])
+        stage.note("a reader reclaims page by page inside its limit")
+        reader = stage.prioritized_actor(
+            "reader", big, BURST_S, core=stage.cores[-1], inside=[made]
+        )
         stage.finish(reader, BURST_S + 60)
         stage.wait(5)
     stage.wait(10)

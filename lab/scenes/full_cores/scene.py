@@ -15,7 +15,7 @@ EXPECTED = {**IDLE, "absent": [*IDLE["absent"], "oom_kills", "cpu_pressure", "cp
 def play(stage: Stage) -> None:
     """A worker per core that never sleeps, free to move."""
     stage.wait(40)
-    stage.moment("as many workers as cores")
+    stage.note("as many workers as cores")
     workers = [stage.actor("hog", 100) for _ in stage.cores]
     stage.wait(45)
     for worker in workers:  # an emulated machine takes minutes to finish the recording beside them

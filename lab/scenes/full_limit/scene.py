@@ -30,7 +30,7 @@ def play(stage: Stage) -> None:
     made = stage.cgroup("memory", "full")
     limit = "memory.limit_in_bytes" if stage.layout.version == 1 else "memory.max"
     (made / limit).write_text(str(LIMIT_MB << 20))
-    stage.moment("a worker uses half of its limit, and files fill the rest")
+    stage.note("a worker uses half of its limit, and files fill the rest")
     stage.actor("eater", LIMIT_MB // 2, inside=[made])
     written = stage.folder / "written"
     stage.spawn(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lab.graveyard import own_cgroup
 from lab.stage import PREFIX, Stage
+from lab.zombie_maker import scratch_cgroup
 
 ID = "leaked_scopes"
 TITLE = "leaked scopes with live directories"
@@ -30,7 +30,7 @@ SCOPES = 600
 
 def prepare(stage: Stage) -> None:
     """They have been left since long ago."""
-    _, top = stage.open(own_cgroup(PREFIX))
+    _, top = stage.enter(scratch_cgroup(PREFIX))
     for number in range(1, SCOPES + 1):
         (top / f"session-{number}.scope").mkdir()
     stage.substitute("the scopes' directories are made by the lab: no logind forgot them")
@@ -38,5 +38,5 @@ def prepare(stage: Stage) -> None:
 
 def play(stage: Stage) -> None:
     """Nothing happens; they are just there."""
-    stage.moment(f"{SCOPES} scopes are there without a process")
+    stage.note(f"{SCOPES} scopes are there without a process")
     stage.wait(70)

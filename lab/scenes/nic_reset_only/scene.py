@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lab import ena
+from lab.network_job import NetworkJob
 from lab.stage import Stage
-from lab.talk import Talk
 
 ID = "nic_reset_only"
 TITLE = "a NIC reset without zombies: the device stopped its keep-alive"
@@ -29,7 +29,7 @@ EXPECTED = {
 
 def play(stage: Stage) -> None:
     """Calm, the driver's words, the loss, the death, calm."""
-    talk = Talk(stage)
+    job = NetworkJob(stage)
     stage.wait(45)
-    talk.reset(ena.silent_device(stage.queue.nic), "job 17")
+    job.lose_link(ena.silent_device(stage.queue.nic), "job 17")
     stage.wait(20)

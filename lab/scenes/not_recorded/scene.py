@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lab import ena
-from lab.graveyard import graveyard
 from lab.stage import PREFIX, Stage
+from lab.zombie_maker import zombie_maker
 
 ID = "not_recorded"
 TITLE = "the evidence was not recorded"
@@ -31,7 +31,7 @@ STACKS = False
 ZOMBIES = 700
 
 
-def blindfold(stage: Stage) -> list[str]:
+def container_view(stage: Stage) -> list[str]:
     """What the recorder is started by: a container's view of the node.
 
     A cgroup namespace with its own cgroups for a root, the kernel's log, the journal's copy of it
@@ -39,7 +39,7 @@ def blindfold(stage: Stage) -> list[str]:
     """
     own = stage.cgroup("memory", "container")
     top = stage.layout.mount_point
-    script = stage.folder / "blindfold.sh"
+    script = stage.folder / "container_view.sh"
     script.write_text(
         "set -e\n"
         f"mount --bind {own} {top}\n"
@@ -56,9 +56,9 @@ def blindfold(stage: Stage) -> list[str]:
 def play(stage: Stage) -> None:
     """It all happens, behind the recorder's back."""
     stage.wait(35)
-    yard = stage.open(graveyard(PREFIX))
-    stage.moment(f"{ZOMBIES} zombies are left")
-    yard.dig(ZOMBIES, "agent")
+    maker = stage.enter(zombie_maker(PREFIX))
+    stage.note(f"{ZOMBIES} zombies are left")
+    maker.make(ZOMBIES, "agent")
     for line in ena.silent_device(stage.queue.nic):
-        stage.kmsg(line)
+        stage.inject_kmsg(line)
     stage.wait(35)

@@ -35,7 +35,7 @@ _UNIT = "lab-eater.service"
 def play(stage: Stage) -> None:
     """A worker that wants twice what it may have."""
     stage.wait(40)
-    stage.moment(f"a worker that needs {2 * LIMIT_MB} MB is given {LIMIT_MB}")
+    stage.note(f"a worker that needs {2 * LIMIT_MB} MB is given {LIMIT_MB}")
     if stage.systemd:
         command = f"{sys.executable} -I -S {ACTORS / 'eater.py'} {2 * LIMIT_MB}"
         stage.unit(

@@ -29,10 +29,10 @@ LIVE = "oom_kills"
 
 def play(stage: Stage) -> None:
     """One process takes all that is free, and more."""
-    if not stage.own_machine:
+    if not stage.in_lab_vm:
         raise CannotPlay("it would take other people's memory: only in a virtual machine")
     stage.wait(40)
-    stage.moment("a process takes more memory than the node has")
+    stage.note("a process takes more memory than the node has")
     eater = stage.actor("eater", _total_mb(), may_die=True)
     # The kernel kills by size; this one is the biggest, and says so.
     Path(f"/proc/{eater.pid}/oom_score_adj").write_text("1000")

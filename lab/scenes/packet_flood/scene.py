@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.stage import CannotPlay, Stage
-from lab.wire import wire
+from lab.veth import veth_pair
 
 ID = "packet_flood"
 TITLE = "a packet flood with ksoftirqd"
@@ -35,13 +35,15 @@ def play(stage: Stage) -> None:
     """From the namespace beyond the wire to sockets here that nobody reads."""
     if len(stage.cores) < 2:
         raise CannotPlay("one core cannot both send and be flooded")
-    made = stage.open(wire())
+    made = stage.enter(veth_pair())
     core, other = stage.cores[-1], stage.cores[0]
-    made.serve_on(core)
+    made.receive_on(core)
     stage.actor("sink", PORT, SOCKETS)
     stage.wait(40)
-    stage.moment(f"packets flood core {core}")
-    flood = stage.hold("flood", made.everybody, PORT, FLOOD_S, namespace=made.namespace, core=other)
+    stage.note(f"packets flood core {core}")
+    flood = stage.prioritized_actor(
+        "flood", made.broadcast, PORT, FLOOD_S, namespace=made.namespace, core=other
+    )
     stage.finish(flood, FLOOD_S + 60)
-    stage.moment("the flood is over")
+    stage.note("the flood is over")
     stage.wait(20)

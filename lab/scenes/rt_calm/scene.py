@@ -19,7 +19,7 @@ def play(stage: Stage) -> None:
     """A third of a core, at realtime priority, to the end."""
     stage.wait(40)
     core = stage.cores[-1]
-    stage.moment(f"a realtime task uses a third of core {core}")
+    stage.note(f"a realtime task uses a third of core {core}")
     hog = [sys.executable, "-I", "-S", str(ACTORS / "hog.py"), "33"]
     stage.spawn("chrt", "-f", "50", *hog, core=core)
     stage.wait(45)

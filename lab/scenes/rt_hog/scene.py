@@ -41,12 +41,12 @@ def play(stage: Stage) -> None:
     """
     stage.wait(40)
     core = stage.cores[-1]
-    if stage.own_machine:
+    if stage.in_lab_vm:
         before = _BRAKE.read_text()
         _BRAKE.write_text("-1")
-        stage.later(_BRAKE.write_text, before)
+        stage.at_end(_BRAKE.write_text, before)
     hog = f"{sys.executable} -I -S {ACTORS / 'hog.py'} 100"
-    stage.moment(f"a realtime task takes core {core}")
+    stage.note(f"a realtime task takes core {core}")
     if stage.systemd:
         stage.unit(
             _UNIT,

@@ -16,5 +16,5 @@ EXPECTED = {**IDLE, "absent": [*IDLE["absent"], "realtime_hog", "oom_kills"]}
 def play(stage: Stage) -> None:
     """Traffic from beginning to end."""
     bring_up(stage)
-    stage.moment("traffic on the second card")
+    stage.note("traffic on the second card")
     stage.wait(85)

@@ -8,8 +8,8 @@ from lab.scenes.stuck_nic.scene import NIC, PEER, PORT, bring_up, tell_peer
 from lab.scenes.whole_chain.scene import let_starve
 from lab.scenes.whole_chain.scene import prepare as leave_zombies
 from lab.stage import CannotPlay, Stage
+from lab.veth import veth_pair
 from lab.vm.cable import PACE
-from lab.wire import wire
 
 ID = "starved_nic"
 TITLE = "crash loop → zombies → burnt core → starved NAPI → a transmit queue that times out"
@@ -55,20 +55,20 @@ def play(stage: Stage) -> None:
         Path(f"/proc/irq/{irq}/smp_affinity_list").write_text(str(core))
     tell_peer(PACE, _LINK)
     let_starve(stage)
-    busy = stage.open(wire())
-    busy.serve_on(core)
+    busy = stage.enter(veth_pair())
+    busy.receive_on(core)
     stage.wait(45)
     for seconds in WALKS_S:
-        stage.moment(f"a walk over the dead holds core {core}, which serves {NIC}, {seconds:g} s")
+        stage.note(f"a walk over the dead holds core {core}, which serves {NIC}, {seconds:g} s")
         where = stage.props["parent"]
-        walker = stage.hold("walker", where, seconds, "fifo", core=core, may_die=True)
+        walker = stage.prioritized_actor("walker", where, seconds, "fifo", core=core, may_die=True)
         # Packets for that core, so that its softirqs are left to ksoftirqd.
         other = min(stage.cores)
-        stage.actor("flood", busy.here, 9, 0.5, namespace=busy.namespace, core=other)
+        stage.actor("flood", busy.address, 9, 0.5, namespace=busy.namespace, core=other)
         sender = stage.actor("sender", PEER, PORT, _SENT, core=other)
         stage.finish(walker, seconds + 90)
         stage.end(sender)
-        stage.moment("the walk is over")
+        stage.note("the walk is over")
         stage.wait(14)
 
 

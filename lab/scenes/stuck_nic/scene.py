@@ -37,7 +37,7 @@ def bring_up(stage: Stage) -> None:
     """The second card, and somebody who sends on it."""
     stage.run("ip", "link", "set", NIC, "up")
     stage.run("ip", "address", "add", f"{ADDRESS}/24", "dev", NIC)
-    stage.later(stage.run, "ip", "link", "set", NIC, "down")
+    stage.at_end(stage.run, "ip", "link", "set", NIC, "down")
     stage.run("ip", "neighbour", "replace", PEER, "lladdr", "02:00:00:00:00:02", "dev", NIC)
     stage.actor("sender", PEER, PORT, 400)
 
@@ -53,8 +53,8 @@ def play(stage: Stage) -> None:
     """40 s of traffic; then the other end of the cable stops reading for 40 s, and goes on."""
     bring_up(stage)
     stage.wait(40)
-    stage.moment(f"the peer of {NIC} stops reading for {_STUCK_S} s")
+    stage.note(f"the peer of {NIC} stops reading for {_STUCK_S} s")
     tell_peer(STOP, _STUCK_S)
     stage.wait(_STUCK_S + 5)
-    stage.moment("the peer reads again")
+    stage.note("the peer reads again")
     stage.wait(10)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from lab import ena
 from lab.agent import FEW_TASKS, TASKS, Agent
-from lab.graveyard import graveyard
+from lab.network_job import NetworkJob
 from lab.stage import PREFIX, Stage
-from lab.talk import Talk
+from lab.zombie_maker import zombie_maker
 
 ID = "whole_chain"
 TITLE = "crash loop → zombies → burnt core → starved NAPI → NIC reset → dead job"
@@ -55,22 +55,22 @@ _RT_RUNTIME = Path("/proc/sys/kernel/sched_rt_runtime_us")
 
 def prepare(stage: Stage) -> None:
     """The loop has been going on for a while when the recording begins."""
-    before = stage.dying() or 0
+    before = stage.dying_cgroups() or 0
     if stage.systemd:
         agent = Agent(stage, UNIT)
         agent.install("Restart=always\nRestartSec=100ms\n")
         stage.run("systemctl", "start", "--no-block", UNIT)
         stage.until("restarts", lambda: agent.restarts() * (TASKS + 1) >= ZOMBIES, within_s=400)
-        agent.work(FEW_TASKS)
+        agent.set_tasks(FEW_TASKS)
         stage.props["parent"] = agent.parent
     else:
-        yard = stage.open(graveyard(PREFIX))
-        yard.dig(max(ZOMBIES, 5 * stage.live() // 2), UNIT)
-        stage.adopt(yard.start_digging(100_000, UNIT, pause_s=0.12))
-        stage.props["parent"] = yard.parent
+        maker = stage.enter(zombie_maker(PREFIX))
+        maker.make(max(ZOMBIES, 5 * stage.live_cgroups() // 2), UNIT)
+        stage.end_later(maker.start(100_000, UNIT, pause_s=0.12))
+        stage.props["parent"] = maker.parent
         _without_systemd(stage)
-    left = (stage.dying() or 0) - before
-    stage.moment(f"{left} zombies were left before the recording begins")
+    left = (stage.dying_cgroups() or 0) - before
+    stage.note(f"{left} zombies were left before the recording begins")
     if left < ZOMBIES / 3:
         _without_zombies(stage)
 
@@ -78,44 +78,46 @@ def prepare(stage: Stage) -> None:
 def play(stage: Stage) -> None:
     """Three walks over the dead; the third lasts longer than the driver's patience."""
     core = stage.queue.cpus[0]
-    talk = Talk(stage, core)
+    job = NetworkJob(stage, core)
     let_starve(stage)
     stage.wait(45)
     if "no zombies" in stage.props:
-        talk.reset(ena.silent_device(stage.queue.nic), "job 17")
+        job.lose_link(ena.silent_device(stage.queue.nic), "job 17")
         stage.wait(20)
         return
     for seconds in WALKS_S[:-1]:
-        walker = _start_walk(stage, talk, seconds)
+        walker = _start_walk(stage, job, seconds)
         stage.finish(walker, seconds + 60)
-        stage.moment("the walk is over")
+        stage.note("the walk is over")
         stage.wait(14)
     began = time.monotonic()
-    walker = _start_walk(stage, talk, WALKS_S[-1])
+    walker = _start_walk(stage, job, WALKS_S[-1])
     time.sleep(RESET_AFTER_S)
     waited_s = time.monotonic() - began
-    talk.reset(ena.starved(stage.queue.nic, stage.queue.queue or 0, waited_s), "job 17")
+    job.lose_link(ena.starved(stage.queue.nic, stage.queue.queue or 0, waited_s), "job 17")
     stage.finish(walker, 60)
     stage.wait(20)
 
 
-def _start_walk(stage: Stage, talk: Talk, seconds: float) -> subprocess.Popen[bytes]:
+def _start_walk(stage: Stage, job: NetworkJob, seconds: float) -> subprocess.Popen[bytes]:
     core = stage.queue.cpus[0]
-    stage.moment(f"a walk over the dead holds core {core} for {seconds:g} s")
-    how = ("fifo",) if stage.own_machine else ()
-    walker = stage.hold("walker", stage.props["parent"], seconds, *how, core=core, may_die=True)
-    if stage.own_machine:
-        wire = talk.wire
-        stage.actor("flood", wire.here, 9, 0.5, namespace=wire.namespace, core=stage.other_core)
+    stage.note(f"a walk over the dead holds core {core} for {seconds:g} s")
+    how = ("fifo",) if stage.in_lab_vm else ()
+    walker = stage.prioritized_actor(
+        "walker", stage.props["parent"], seconds, *how, core=core, may_die=True
+    )
+    if stage.in_lab_vm:
+        link = job.link
+        stage.actor("flood", link.address, 9, 0.5, namespace=link.namespace, core=stage.other_core)
     return walker
 
 
 def let_starve(stage: Stage) -> None:
     """Before 6.5 a softirq that was left to ksoftirqd waits for it; where the machine is ours, the
     walker outranks it, as a walk without a reschedule point did in the incident."""
-    if stage.own_machine:
+    if stage.in_lab_vm:
         before = _RT_RUNTIME.read_text()
-        stage.later(_RT_RUNTIME.write_text, before)
+        stage.at_end(_RT_RUNTIME.write_text, before)
         _RT_RUNTIME.write_text("-1")
         stage.substitute(
             "the walker runs at a real-time priority, so that ksoftirqd waits behind it as it did"

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.incident import SCENE, Expected, false_alarms, replayed, top_cause, wrongs
-from lab.incident import judged as diagnosed
+from lab.incident import SCENE, Expected, false_alarms, mismatches, replayed, top_cause
 from lab.vm.results import CHECK, Outcome
 from lab.vm.tools import log
 from sexton.errors import StoreError
+from sexton.explain.diagnosis import diagnose
 from sexton.model.diagnosis import Exit
 from sexton.model.finding import Severity, Verdict
 from sexton.model.text import printable
@@ -24,7 +24,7 @@ from sexton.model.text import printable
 LIVE = "live.json"
 
 
-def judged(outcome: Outcome) -> Outcome:
+def with_verdict(outcome: Outcome) -> Outcome:
     """The same outcome with Sexton's verdict on it, where it was played."""
     if outcome.scene.startswith(CHECK):
         return _checked(outcome)
@@ -65,8 +65,8 @@ def _checked(outcome: Outcome) -> Outcome:
 
 def _recorded(folder: Path) -> tuple[str, list[str]]:
     expected = Expected.read(_scene(folder)["expected"])
-    diagnosis = diagnosed(replayed(folder).window)
-    wrong = [*wrongs(diagnosis, expected)]
+    diagnosis = diagnose(replayed(folder).window)
+    wrong = [*mismatches(diagnosis, expected)]
     for name in false_alarms(diagnosis, expected):
         if name not in expected.absent:  # that was told already
             wrong.append(f"a false alarm: {name}: {diagnosis.by_id[name].summary}")

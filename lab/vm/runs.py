@@ -16,7 +16,7 @@ from lab.vm import cable, payload
 from lab.vm.boot import Bootable, bootable
 from lab.vm.cache import alone, cache_folder
 from lab.vm.kernels import Kernel, check_hierarchy, kernel_named
-from lab.vm.machine import Disks, Machine, Silent, command_line
+from lab.vm.machine import Disks, GuestTimeout, Machine, command_line
 from lab.vm.results import Outcome, make_disk, unpack
 from lab.vm.rootfs import base_tree, root_image
 from lab.vm.tools import LabError, log, require
@@ -89,16 +89,16 @@ def plan(kernel: str, hierarchy: str, job: payload.Job, out: Path) -> Run:
 def play(run: Run, boots: int = 2) -> list[Outcome]:
     """Plays all scenes of the job in one boot; where the machine itself fails (an emulated kernel
     freezes now and then), what it did not come to is played in another."""
-    said, outcomes = _boot(run)
-    left = tuple(one.scene for one in outcomes if one.scene not in said.played)
-    if not said.trouble or not left or boots < 2:
+    progress, outcomes = _boot(run)
+    left = tuple(one.scene for one in outcomes if one.scene not in progress.played)
+    if not progress.trouble or not left or boots < 2:
         return outcomes
-    log(f"{run.name}: {said.trouble}: once more, for {' '.join(left)}")
+    log(f"{run.name}: {progress.trouble}: once more, for {' '.join(left)}")
     again = replace(run, job=replace(run.job, scenes=left))
-    return [*(one for one in outcomes if one.scene in said.played), *play(again, boots - 1)]
+    return [*(one for one in outcomes if one.scene in progress.played), *play(again, boots - 1)]
 
 
-def _boot(run: Run) -> tuple[Said, list[Outcome]]:
+def _boot(run: Run) -> tuple[Progress, list[Outcome]]:
     require("qemu-system-x86_64", "setpriv")
     parts = prepare(run.kernel.name)
     run.out.mkdir(parents=True, exist_ok=True)
@@ -117,8 +117,8 @@ def _boot(run: Run) -> tuple[Said, list[Outcome]]:
             words = [run.kernel.arguments, *(getattr(scene, "KERNEL", "") for scene in scenes)]
             kernel = replace(run.kernel, arguments=" ".join(filter(None, words)))
             command = command_line(kernel, run.hierarchy, disks, run.console, more)
-            said = follow(stack.enter_context(Machine(command, folder / "errors")), run)
-        return said, _collect(run, said, disks.results)
+            progress = follow(stack.enter_context(Machine(command, folder / "errors")), run)
+        return progress, _collect(run, progress, disks.results)
 
 
 def _disks(parts: Parts, job: payload.Job, folder: Path) -> Disks:
@@ -131,7 +131,7 @@ def _disks(parts: Parts, job: payload.Job, folder: Path) -> Disks:
 
 
 @dataclass(slots=True)
-class Said:
+class Progress:
     """What the guest told while it ran."""
 
     ready: bool = False
@@ -142,9 +142,9 @@ class Said:
     trouble: str = ""
 
 
-def follow(machine: Machine, run: Run) -> Said:
+def follow(machine: Machine, run: Run) -> Progress:
     """Listens until the machine is off, or a deadline passes."""
-    said = Said()
+    progress = Progress()
     over = False
     wait: float = BOOT_S
     since = time.monotonic()
@@ -152,38 +152,40 @@ def follow(machine: Machine, run: Run) -> Said:
         left = max(0.0, since + wait - time.monotonic())
         try:
             line = machine.line(min(left, BEAT_S))
-        except Silent:
+        except GuestTimeout:
             # It said it was over: QEMU that does not turn off cost nothing but patience.
             silent = f"nothing heard for {min(wait, BEAT_S):.0f} s"
             late = f"not done within {wait:.0f} s"
-            said.trouble = "" if over else f"{_doing(said)}: {silent if left > BEAT_S else late}"
-            return said
+            progress.trouble = (
+                "" if over else f"{_doing(progress)}: {silent if left > BEAT_S else late}"
+            )
+            return progress
         if line is None:
-            said.trouble = "" if over else _why_off(machine, said, run.console)
-            return said
+            progress.trouble = "" if over else _why_off(machine, progress, run.console)
+            return progress
         if line == "beat":
             continue
         since = time.monotonic()
         match line.split():
             case ["ready", release, uptime]:
-                said.ready = True
+                progress.ready = True
                 log(f"{run.name}: up after {uptime} s of its own time ({release})")
                 wait = run.job.settle_s + _PACKING_S
             case ["scene", scene]:
-                said.playing = scene
+                progress.playing = scene
                 log(f"{run.name}: playing {scene}")
                 wait = run.job.deadline_s + _PACKING_S
             case ["played", scene, code, seconds] if code.isdigit() and seconds.isdigit():
-                said.played[scene] = (int(code), int(seconds))
-                said.playing = None
+                progress.played[scene] = (int(code), int(seconds))
+                progress.playing = None
                 log(f"{run.name}: {scene} {verdict(int(code))} after {seconds} s")
                 wait = _PACKING_S
             case ["over"]:
                 over = True
                 wait = _OFF_S
             case ["failed", *why]:
-                said.trouble = " ".join(why)
-                return said
+                progress.trouble = " ".join(why)
+                return progress
             case _:
                 log(f"{run.name}: the guest says {line!a}")
 
@@ -197,13 +199,13 @@ def verdict(code: int) -> str:
     return "played" if code == 0 else f"failed with status {code}"
 
 
-def _doing(said: Said) -> str:
-    if said.playing:
-        return f"while playing {said.playing}"
-    return "between scenes" if said.ready else "while booting"
+def _doing(progress: Progress) -> str:
+    if progress.playing:
+        return f"while playing {progress.playing}"
+    return "between scenes" if progress.ready else "while booting"
 
 
-def _why_off(machine: Machine, said: Said, console: Path) -> str:
+def _why_off(machine: Machine, progress: Progress, console: Path) -> str:
     """A panic tells itself on the console; a QEMU that cannot start, on its error output."""
     words = machine.last_words()
     try:
@@ -212,17 +214,17 @@ def _why_off(machine: Machine, said: Said, console: Path) -> str:
         log = []
     panics = [line.strip() for line in log if "Kernel panic" in line or line.startswith("lab: ")]
     reason = (panics or [words])[0]
-    return f"{_doing(said)}: the machine went off" + (f": {reason}" if reason else "")
+    return f"{_doing(progress)}: the machine went off" + (f": {reason}" if reason else "")
 
 
-def _collect(run: Run, said: Said, disk: Path) -> list[Outcome]:
+def _collect(run: Run, progress: Progress, disk: Path) -> list[Outcome]:
     outcomes = []
     for slot, scene in enumerate(run.job.scenes):
-        if scene not in said.played:
-            reason = said.trouble or "not played: the scene before it left no clean machine"
+        if scene not in progress.played:
+            reason = progress.trouble or "not played: the scene before it left no clean machine"
             outcomes.append(Outcome(scene, run.kernel.name, run.hierarchy, reason))
             continue
-        code, seconds = said.played[scene]
+        code, seconds = progress.played[scene]
         folder = run.folder(scene, good=code == 0)
         words = verdict(code)
         try:
