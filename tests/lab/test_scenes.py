@@ -28,9 +28,9 @@ from tests.support.zombies import zombies
 SECTIONS = (
     "What happens",
     "What is real",
-    "What is injected or stands in",
-    "What must be said",
-    "What must not be said",
+    "What is injected or substituted",
+    "Expected diagnosis",
+    "Must not be diagnosed",
     "By hand",
 )
 KEYS = {"root", "chain", "present", "absent", "exit"}
@@ -66,11 +66,11 @@ def test_a_scene_owns_up_to_what_is_not_real(name: str):
     readme = (FOLDER / name / "README.md").read_text()
     headings = [line[3:] for line in readme.splitlines() if line.startswith("## ")]
     assert headings == list(SECTIONS)
-    stands_in = readme.split(f"## {SECTIONS[2]}")[1].split("## ")[0].strip()
+    substituted = readme.split(f"## {SECTIONS[2]}")[1].split("## ")[0].strip()
     code = (FOLDER / name / "scene.py").read_text()
-    assert ("/dev/kmsg" in stands_in) == ("ena." in code)
+    assert ("/dev/kmsg" in substituted) == ("ena." in code)
     if "substitute(" in code:
-        assert stands_in != "Nothing."
+        assert substituted != "Nothing."
 
 
 def test_lines_that_are_injected_are_lines_the_catalogue_knows():

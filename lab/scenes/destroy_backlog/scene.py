@@ -1,4 +1,4 @@
-"""A job with hundreds of cgroups ends; the dead are many for half a minute, and then gone."""
+"""A job with hundreds of cgroups ends; they are dying for half a minute, then gone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.stage import PREFIX, Stage
 from lab.zombie_maker import zombie_maker
 
 ID = "destroy_backlog"
-TITLE = "a destroy backlog that drains by itself"
+TITLE = "a destroy backlog that drains"
 SECONDS = 105
 NEEDS = frozenset({"root"})
 EXPECTED = {
@@ -25,10 +25,10 @@ _STEPS = 60
 
 
 def play(stage: Stage) -> None:
-    """They die at once, and their pages go one after the other."""
+    """Remove all cgroups at once, then free their pages a few at a time."""
     stage.wait(40)
     maker = stage.enter(zombie_maker(PREFIX))
-    stage.note(f"{NUMBER} cgroups die at once")
+    stage.note(f"{NUMBER} cgroups are removed at once")
     maker.make(NUMBER, "task-%d")
     stage.note("their pages are freed, a few at a time")
     pins = sorted(maker.pins.iterdir())
@@ -38,5 +38,5 @@ def play(stage: Stage) -> None:
             pin.unlink()
         time.sleep(max(0.0, began + (step + 1) * DRAIN_S / _STEPS - time.monotonic()))
     maker.free()
-    stage.note("the last of them is gone")
+    stage.note("the last one is freed")
     stage.wait(25)

@@ -1,4 +1,4 @@
-"""The device falls silent and is reset; a job dies of it, and no zombie is to blame."""
+"""The NIC stops its keep-alive and is reset, and a job dies; no zombies are involved."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXPECTED = {
 
 
 def play(stage: Stage) -> None:
-    """Calm, the driver's words, the loss, the death, calm."""
+    """Calm, the driver's log lines, packet loss, the job's death, calm."""
     job = NetworkJob(stage)
     stage.wait(45)
     job.lose_link(ena.silent_device(stage.queue.nic), "job 17")

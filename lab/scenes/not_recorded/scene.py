@@ -1,4 +1,4 @@
-"""Zombies and a NIC reset, and a recorder that could see neither: the verdict must be unknown."""
+"""Zombies and a NIC reset that the recorder could not see: the verdict must be unknown."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ EXPECTED = {
     "exit": 3,
 }
 
-#: No perf, no BPF, no tracefs: what a container is not given.
+#: No perf, no BPF, no tracefs, as in a container.
 RECORDER = ("--no-trace", "--no-probe", "--no-ring")
 STACKS = False
 ZOMBIES = 700
 
 
 def container_view(stage: Stage) -> list[str]:
-    """What the recorder is started by: a container's view of the node.
+    """Command prefix that gives the recorder a container's view of the node.
 
-    A cgroup namespace with its own cgroups for a root, the kernel's log, the journal's copy of it
-    and debugfs covered.
+    A cgroup namespace rooted in its own cgroup; the kernel log, the journal and debugfs are hidden.
     """
     own = stage.cgroup("memory", "container")
     top = stage.layout.mount_point
@@ -54,10 +53,10 @@ def container_view(stage: Stage) -> list[str]:
 
 
 def play(stage: Stage) -> None:
-    """It all happens, behind the recorder's back."""
+    """Make the zombies and the reset, unseen by the recorder."""
     stage.wait(35)
     maker = stage.enter(zombie_maker(PREFIX))
-    stage.note(f"{ZOMBIES} zombies are left")
+    stage.note(f"{ZOMBIES} zombies are made")
     maker.make(ZOMBIES, "agent")
     for line in ena.silent_device(stage.queue.nic):
         stage.inject_kmsg(line)

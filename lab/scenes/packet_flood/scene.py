@@ -1,4 +1,4 @@
-"""Small packets come faster than their core can take them in: softirq, not a walk."""
+"""Small packets arrive faster than their core can process them: softirq, not a cgroup walk."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ EXPECTED = {
 }
 
 PORT = 9009
-#: Each takes a copy of every packet: the receiving core's work, not the sender's.
+#: Each gets a copy of every packet, which is work for the receiving core, not the sender.
 SOCKETS = 24
 FLOOD_S = 25
 
 
 def play(stage: Stage) -> None:
-    """From the namespace beyond the wire to sockets here that nobody reads."""
+    """Flood from the namespace to sockets here that nobody reads."""
     if len(stage.cores) < 2:
-        raise CannotPlay("one core cannot both send and be flooded")
+        raise CannotPlay("it needs two cores: one to send and one to receive")
     made = stage.enter(veth_pair())
     core, other = stage.cores[-1], stage.cores[0]
     made.receive_on(core)

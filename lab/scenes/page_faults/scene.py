@@ -1,4 +1,4 @@
-"""A program touches fresh pages as fast as it gets them: a core in the kernel, by page faults."""
+"""A program touches new pages as fast as it can: page faults keep a core in the kernel."""
 
 from __future__ import annotations
 

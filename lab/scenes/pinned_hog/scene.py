@@ -1,4 +1,4 @@
-"""A program computes on one core without a pause, and that is its job."""
+"""A program legitimately computes on one core without a pause."""
 
 from __future__ import annotations
 

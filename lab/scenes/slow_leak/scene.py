@@ -1,4 +1,4 @@
-"""One memory cgroup in ten seconds is left behind: nobody would notice for hours."""
+"""One zombie every ten seconds: nobody would notice for hours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lab.stage import PREFIX, Stage
 from lab.zombie_maker import zombie_maker
 
 ID = "slow_leak"
-TITLE = "a slow leak, one dead cgroup in ten seconds"
+TITLE = "a slow leak, one zombie every ten seconds"
 SECONDS = 175
 NEEDS = frozenset({"root"})
 EXPECTED = {
@@ -31,16 +31,16 @@ _PLAYED_S = 135
 
 
 def play(stage: Stage) -> None:
-    """An agent restarts every ten seconds and leaves one dead cgroup each time."""
+    """An agent restarts every ten seconds and leaves one zombie each time."""
     stage.wait(40)
     before = stage.dying_cgroups() or 0
     maker = stage.enter(zombie_maker(PREFIX))
-    stage.note(f"an agent under {maker.path} begins to restart every {PAUSE_S:g} s")
+    stage.note(f"an agent under {maker.path} starts to restart every {PAUSE_S:g} s")
     stage.end_later(maker.start(100_000, "agent", pause_s=PAUSE_S))
     stage.wait(_PLAYED_S)
     if (stage.dying_cgroups() or 0) - before < _PLAYED_S / PAUSE_S / 3:
         stage.adapt(
-            "this kernel keeps no zombies: a cgroup that comes and goes is all there is",
+            "this kernel keeps no zombies: only slow cgroup churn remains",
             root=None,
             chain=[],
             present=[],

@@ -29,7 +29,7 @@ ZOMBIES = 600
 
 
 def prepare(stage: Stage) -> None:
-    """The job's older runs."""
+    """Run the job several times before the recording."""
     before = stage.dying_cgroups() or 0
     job = Agent(stage, f"{NAME}.service", status=0)
     job.install("Type=oneshot\n")
@@ -40,7 +40,7 @@ def prepare(stage: Stage) -> None:
     if (stage.dying_cgroups() or 0) - before < ZOMBIES / 3:
         stage.live_root = None
         stage.adapt(
-            "this kernel keeps no zombies: a timer that runs a job is all there is",
+            "this kernel keeps no zombies: only a timer that runs a job remains",
             root=None,
             chain=[],
             present=[],
@@ -50,7 +50,7 @@ def prepare(stage: Stage) -> None:
 
 
 def play(stage: Stage) -> None:
-    """The timer does the rest."""
+    """Start the timer and wait."""
     stage.wait(40)
     stage.note("the timer is started")
     stage.run("systemctl", "start", f"{NAME}.timer")

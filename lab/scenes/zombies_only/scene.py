@@ -1,4 +1,4 @@
-"""Zombies pile up, and nothing suffers from it yet: no core is held, no poll waits."""
+"""Zombies pile up without harm yet: no saturated core, no starved poll."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ AT_ONCE = 100
 
 
 def play(stage: Stage) -> None:
-    """A process restarts until the dead outnumber the living, then a while longer."""
+    """A process restarts until zombies outnumber live cgroups, then a while longer."""
     stage.wait(40)
     before = stage.dying_cgroups() or 0
     maker = stage.enter(zombie_maker(PREFIX))
     number = max(ZOMBIES, 5 * stage.live_cgroups() // 2)
     stage.note(f"an agent under {maker.path} restarts {number} times")
-    # Not all at once, or the recorder's trace buffer would lose some of the events; and not one by
-    # one, since the kernel waits long before the first move of a process to another cgroup.
+    # Not all at once, or the recorder's trace buffer would lose events; and not one by one, because
+    # the kernel delays the first move of a process to another cgroup.
     while maker.made < number:
         maker.make(AT_ONCE, "agent")
         stage.wait(1.0)
-    stage.note(f"and goes on every {PAUSE_S} s")
+    stage.note(f"it keeps restarting every {PAUSE_S} s")
     stage.end_later(maker.start(100_000, "agent", pause_s=PAUSE_S))
     if (stage.dying_cgroups() or 0) - before < number / 3:
         stage.live_root = None
         stage.adapt(
-            "this kernel keeps no zombies: cgroups that come and go are all there is",
+            "this kernel keeps no zombies: only cgroup churn remains",
             root=None,
             chain=[],
             present=[],
