@@ -49,7 +49,7 @@ def test_a_right_diagnosis_is_right(tmp_path: Path):
         ({"present": ["leaked_scopes", "zombie_memcgs"]}, "zombie_memcgs is"),
         (
             {"root": None, "chain": [], "present": [], "absent": [], "exit": 0},
-            "a false alarm: leaked_scopes",
+            "false alarm: leaked_scopes",
         ),
     ],
 )
