@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lab.synthetic.generate import write
 from lab.synthetic.plan import Plan
-from lab.synthetic.writing import write
 from sexton.record.ship import Shipper
 from sexton.store.pins import Pin, add_pin
 from sexton.store.recording import Recording
