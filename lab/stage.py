@@ -163,6 +163,13 @@ class Stage:
         self.expected |= changes
         print(f"lab: {why}", file=sys.stderr, flush=True)
 
+    def expect_no_zombies(self, why: str) -> None:
+        """Expect a healthy node, because this kernel keeps no zombies."""
+        self.live_root = None
+        named = {"named": []} if "named" in self.expected else {}
+        absent = ["zombie_memcgs", "cgroup_churn", *self.expected["absent"]]
+        self.adapt(why, root=None, chain=[], present=[], absent=absent, exit=0, **named)
+
     # Time
 
     def wait(self, seconds: float) -> None:
@@ -300,6 +307,13 @@ class Stage:
         if not made.is_dir():
             made.mkdir()
             self._stack.callback(remove, made)
+        return made
+
+    def limited_cgroup(self, name: str, limit_bytes: int) -> Path:
+        """Make a cgroup with a memory limit."""
+        made = self.cgroup("memory", name)
+        limit = "memory.limit_in_bytes" if self.layout.version == 1 else "memory.max"
+        (made / limit).write_text(str(limit_bytes))
         return made
 
     def _hierarchy_of(self, controller: str) -> Path:

@@ -34,9 +34,7 @@ def play(stage: Stage) -> None:
     with big.open("wb") as file:
         file.truncate(8 << 30)
     stage.wait(40)
-    made = stage.cgroup("memory", "reader")
-    limit = "memory.limit_in_bytes" if stage.layout.version == 1 else "memory.max"
-    (made / limit).write_text(str(LIMIT_BYTES))
+    made = stage.limited_cgroup("reader", LIMIT_BYTES)
     for _ in range(3):
         stage.note("a reader reclaims page by page within its limit")
         reader = stage.prioritized_actor(

@@ -27,9 +27,7 @@ LIMIT_MB = 64
 def play(stage: Stage) -> None:
     """A worker that uses half of its limit, and files that fill the rest."""
     stage.wait(40)
-    made = stage.cgroup("memory", "full")
-    limit = "memory.limit_in_bytes" if stage.layout.version == 1 else "memory.max"
-    (made / limit).write_text(str(LIMIT_MB << 20))
+    made = stage.limited_cgroup("full", LIMIT_MB << 20)
     stage.note("a worker uses half of its limit, and files fill the rest")
     stage.actor("eater", LIMIT_MB // 2, inside=[made])
     written = stage.folder / "written"

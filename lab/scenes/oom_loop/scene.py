@@ -51,9 +51,7 @@ def play(stage: Stage) -> None:
         chain=["oom_kills"],
         present=["oom_kills"],
     )
-    made = stage.cgroup("memory", "eater")
-    limit = "memory.limit_in_bytes" if stage.layout.version == 1 else "memory.max"
-    (made / limit).write_text(str(LIMIT_MB << 20))
+    made = stage.limited_cgroup("eater", LIMIT_MB << 20)
     for _ in range(6):
         killed = stage.actor("eater", 2 * LIMIT_MB, inside=[made], may_die=True)
         killed.wait(timeout=60)
