@@ -125,21 +125,21 @@ def image(run: CureRun) -> None:
     )  # fmt: skip
 
 
-def gated(said: CommandResult) -> dict[str, Any]:
+def gated(result: CommandResult) -> dict[str, Any]:
     """Exit status of `gate`, and the outcome of each rule."""
-    rules = said.document.get("rules", [])
+    rules = result.document.get("rules", [])
     outcomes = {rule["id"]: rule["outcome"] for rule in rules}
-    named = {rule["id"]: violated(said, rule["id"]) for rule in rules if rule["violations"]}
+    named = {rule["id"]: violated(result, rule["id"]) for rule in rules if rule["violations"]}
     missing = [lack["what"] for rule in rules for lack in rule.get("missing", [])]
-    result = {"exit": said.status, "rules": outcomes, "violations": named, "missing": missing}
-    return {**result, "seconds": said.seconds}
+    summary = {"exit": result.status, "rules": outcomes, "violations": named, "missing": missing}
+    return {**summary, "seconds": result.seconds}
 
 
-def violated(said: CommandResult, rule: str) -> list[str]:
+def violated(result: CommandResult, rule: str) -> list[str]:
     """Subjects that violate a rule."""
     return [
         broken["subject"]
-        for other in said.document.get("rules", [])
+        for other in result.document.get("rules", [])
         if other["id"] == rule
         for broken in other["violations"]
     ]
@@ -164,21 +164,21 @@ def illness(run: CureRun) -> None:
 
 
 def found(run: CureRun) -> None:
-    said = run.sexton("diagnose", "--json", "--seconds", str(WATCH_S))
+    result = run.sexton("diagnose", "--json", "--seconds", str(WATCH_S))
     present = {
         finding["id"]: finding
-        for finding in said.document.get("findings", [])
+        for finding in result.document.get("findings", [])
         if finding["verdict"] == "present" and finding["severity"] != "info"
     }
     loop = present.get("crash_looping_unit", {})
     run.claims.check(
         "diagnosed", "diagnose finds the crash loop by name, and the zombies",
-        said.status == 1
+        result.status == 1
         and ECS in loop.get("entities", {}).get("unit", ())
         and "zombie_memcgs" in present,
-        exit=said.status, seconds=said.seconds,
+        exit=result.status, seconds=result.seconds,
         found={name: value["summary"] for name, value in present.items()},
-        root=(said.document.get("chains") or [{}])[0].get("root"),
+        root=(result.document.get("chains") or [{}])[0].get("root"),
     )  # fmt: skip
     audited = run.sexton("audit", "--json", "--seconds", str(LOOK_S))
     subjects = {subject["unit"]: subject for subject in audited.document.get("subjects", [])}
@@ -194,14 +194,14 @@ def found(run: CureRun) -> None:
 
 
 def gate_fails(run: CureRun) -> None:
-    said = run.gate()
+    result = run.gate()
     run.claims.check(
         "booted_fails", "the gate fails the booted sick node",
-        said.status == 1
-        and said.document.get("booted") is True
-        and ECS in violated(said, "crash_loops")
-        and ECS in violated(said, "restart_without_backoff"),
-        dead=run.node.zombies(), **gated(said),
+        result.status == 1
+        and result.document.get("booted") is True
+        and ECS in violated(result, "crash_loops")
+        and ECS in violated(result, "restart_without_backoff"),
+        dead=run.node.zombies(), **gated(result),
     )  # fmt: skip
 
 
@@ -275,24 +275,24 @@ def freed(state: Path, run: str) -> dict[str, Any]:
 
 
 def verified(run: CureRun) -> None:
-    said = run.fix("verify", "--seconds", str(WATCH_S))
-    now = (said.document.get("zombies") or {}).get("now")
+    result = run.fix("verify", "--seconds", str(WATCH_S))
+    now = (result.document.get("zombies") or {}).get("now")
     run.claims.check(
         "verified", "every criterion is met, and verify counts the same few zombies",
-        said.status == 0 and now is not None and now <= run.allowed,
-        exit=said.status, verdict=said.document.get("verdict"),
-        zombies=said.document.get("zombies"),
+        result.status == 0 and now is not None and now <= run.allowed,
+        exit=result.status, verdict=result.document.get("verdict"),
+        zombies=result.document.get("zombies"),
         criteria={criterion["what"]: [criterion["before"], criterion["now"], criterion["met"]]
-                  for criterion in said.document.get("criteria", [])},
+                  for criterion in result.document.get("criteria", [])},
     )  # fmt: skip
 
 
 def gate_passes(run: CureRun) -> None:
-    said = run.gate()
+    result = run.gate()
     run.claims.check(
         "booted_passes", "after the fix the same node passes the gate, without a reboot",
-        said.status == 0 and said.document.get("booted") is True,
-        dead=run.node.zombies(), **gated(said),
+        result.status == 0 and result.document.get("booted") is True,
+        dead=run.node.zombies(), **gated(result),
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ class Output:
         self._began = time.monotonic()
         self._file = record.open("w") if record else None
 
-    def say(self, text: str = "", end: str = "\n") -> None:
+    def write(self, text: str = "", end: str = "\n") -> None:
         sys.stdout.write(text + end)
         sys.stdout.flush()
         if self._file is not None:
@@ -48,7 +48,7 @@ class Output:
             self._file.write(json.dumps({"at": at, "text": text + end}) + "\n")
 
     def title(self, text: str) -> None:
-        self.say(f"\n── {text} " + "─" * max(0, 76 - len(text)))
+        self.write(f"\n── {text} " + "─" * max(0, 76 - len(text)))
 
     def close(self) -> None:
         if self._file is not None:
@@ -78,21 +78,21 @@ def show(output: Output) -> int:
     with zombie_maker("sexton-demo") as maker, Sampler(open_host(), _sources()) as sampler:
         output.title("before")
         before = _read(sampler)
-        output.say(_headline(before))
+        output.write(_headline(before))
         live = (sampler.window().latest(CgroupCensus) or (None,))[0]
         number = max(ZOMBIES, 5 * (live.live or 0) // 2 if live else 0)
         output.title(f"a process under {maker.path} restarts {number:,} times")
         _make_zombies(output, sampler, maker, number)
         output.title("sexton diagnose, while it keeps restarting five times a second")
         with _restarting(maker):
-            output.say(_diagnose(), end="")
+            output.write(_diagnose(), end="")
         output.title("the process is stopped; its zombies are freed")
         began = time.monotonic()
         maker.free()
         freed = time.monotonic() - began
         after = _wait_until_freed(sampler, before)
-        output.say(f"{_headline(after)}   (took {freed:.2f} s)")
-        output.say(
+        output.write(f"{_headline(after)}   (took {freed:.2f} s)")
+        output.write(
             "\nIts files are deleted, its parent's pages are reclaimed, the cgroup is removed."
         )
     return 0
@@ -105,16 +105,16 @@ def _make_zombies(output: Output, sampler: Sampler, maker: ZombieMaker, number: 
         while process.poll() is None:
             line = _headline(_read(sampler))
             if sys.stdout.isatty():
-                output.say(f"\r\x1b[K{line}", end="")
+                output.write(f"\r\x1b[K{line}", end="")
             elif line.split()[0] != shown:
-                output.say(line)  # piped: only when the verdict changes
+                output.write(line)  # piped: only when the verdict changes
                 shown = line.split()[0]
             time.sleep(0.25)
     finally:
         process.kill()
         process.wait()
     if sys.stdout.isatty():
-        output.say()
+        output.write()
 
 
 @contextmanager

@@ -94,9 +94,9 @@ def _apply_until(run: CureRun, confirm: str, known: set[Path], point: Point) -> 
     words = ("apply", str(run.plan), "--confirm", confirm, "--json", "--state", str(run.state))
     log = run.stage.folder / "apply.log"
     began, there = time.monotonic(), False
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         started = subprocess.Popen(
-            command("fix", *words), stdin=subprocess.DEVNULL, stdout=said,
+            command("fix", *words), stdin=subprocess.DEVNULL, stdout=output,
             stderr=subprocess.STDOUT, cwd=ROOT, env=environment(),
         )  # fmt: skip
     run.stage.end_later(started)

@@ -36,7 +36,7 @@ def measure(plan: Plan, take: Callable[[Measured], None]) -> Report:
     """Run the selected parts; each row goes to `take` as soon as it is known."""
     report = Report()
 
-    def say(lines: list[Measured]) -> None:
+    def add(lines: list[Measured]) -> None:
         for line in lines:
             report.lines.append(line)
             take(line)
@@ -48,12 +48,12 @@ def measure(plan: Plan, take: Callable[[Measured], None]) -> Report:
         if plan.wants("watch"):
             log("recorder: all programs in turn with 1,000 processes and 1,000 cgroups")
             watched = watch(plan)
-            say(promises(watched))
+            add(promises(watched))
             report.notes.append(peer_table(watched))
         if plan.wants("slowdown"):
             log("recorder: fixed work on a pinned core, with and without us")
             lost, lines = _slower(plan)
-            say(lines)
+            add(lines)
         if watched and plan.wants("slowdown"):
             stacks = Stacks(
                 _of(watched, ours.PLAIN_NAME),
@@ -61,14 +61,14 @@ def measure(plan: Plan, take: Callable[[Measured], None]) -> Report:
                 lost,
                 os.cpu_count() or 1,
             )
-            say([stacks.line()])
+            add([stacks.line()])
             report.notes.append(stacks.on(96))
         if plan.wants("flood"):
             log("recorder: a flood of packets, with and without us")
-            say(flood(plan))
+            add(flood(plan))
     if plan.wants("replay"):
         log(f"recorder: a recording of {plan.hours:g} h × {plan.cores} cores")
-        say(replay(plan))
+        add(replay(plan))
     log(f"recorder: done in {time.monotonic() - began:.0f} s")
     return report
 

@@ -42,9 +42,9 @@ def _rank(incident: Incident) -> tuple[int, str]:
 def cells(incident: Incident) -> Mapping[str, str]:
     """What each tool would have shown, in words."""
     window, zero_s = incident.replay.window, trouble(incident)
-    says = (_sexton(incident), _npd(window, zero_s), _mixin(window, zero_s),
-            _mpstat(window, zero_s), _graph(window), _below(window, zero_s))  # fmt: skip
-    return dict(zip(PEERS, says, strict=True))
+    shown = (_sexton(incident), _npd(window, zero_s), _mixin(window, zero_s),
+             _mpstat(window, zero_s), _graph(window), _below(window, zero_s))  # fmt: skip
+    return dict(zip(PEERS, shown, strict=True))
 
 
 def trouble(incident: Incident) -> float:

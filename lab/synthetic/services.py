@@ -172,7 +172,7 @@ class Services:
         """ENA's log lines for each reset, as in driver 2.11."""
         who = f"ena {bus(0)} eth0:"
         info = f"Driver info: Elastic Network Adapter (ENA) v{DRIVER}"
-        said = []
+        lines = []
         for reset in self._schedule.resets:
             if reset.waited_s:
                 paused = (
@@ -180,13 +180,13 @@ class Services:
                     f" since last napi {round(reset.waited_s * 1e6)} usec. napi scheduled: 1"
                 )
                 starved = "napi handler hasn't been called for a long time but is scheduled"
-                said += [(reset.at, paused), (reset.at + 0.0001, f"{who} {starved}")]
+                lines += [(reset.at, paused), (reset.at + 0.0001, f"{who} {starved}")]
             else:
-                said.append((reset.at, f"{who} Keep alive watchdog timeout."))
-            said.append((reset.at + 0.002, f"{who} Trigger reset is on"))
+                lines.append((reset.at, f"{who} Keep alive watchdog timeout."))
+            lines.append((reset.at + 0.002, f"{who} Trigger reset is on"))
             done = f"ena {bus(0)}: Device reset completed successfully, {info}"
-            said.append((reset.down[1], done))
-        return said
+            lines.append((reset.down[1], done))
+        return lines
 
     def _alarms(self, segment: SegmentTables) -> None:
         ticks = segment.ticks
@@ -214,8 +214,8 @@ class Services:
             dead = f"{int(dying(plan, ticks)[tick]):,}"
             return dead, f"{dead} dying memory cgroups, {plan.cgroups:,} live"
         if alarm.kind == "nic_reset":
-            said = next(text for at, text in self._ena_lines() if at == alarm.since)
-            return alarm.about, shorten(said, 160)
+            line = next(text for at, text in self._ena_lines() if at == alarm.since)
+            return alarm.about, shorten(line, 160)
         return alarm.about, f"{alarm.about} in the kernel for 2.0 s"
 
     def _costs(self, segment: SegmentTables) -> None:

@@ -188,7 +188,7 @@ def follow(machine: Machine, run: Run) -> Progress:
                 progress.trouble = " ".join(why)
                 return progress
             case _:
-                log(f"{run.name}: the guest says {line!a}")
+                log(f"{run.name}: unexpected line from the guest: {line!a}")
 
 
 def verdict(code: int) -> str:
