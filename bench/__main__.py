@@ -1,9 +1,9 @@
 """``make bench``: measure, print and write `bench/out/table.md`, docs/bench.md and README's rows.
 
-Every number is a ratio against a peer measured in the same run, with the promise beside it. A
-promise that is missed is printed as missed; nothing here asserts, so that a slow machine fails no
-test. ``python -m bench recorder`` measures the recorder alone; so do ``profile``, ``web`` and
-``house``: such a part is written to its own file, since docs/bench.md shows whole runs only.
+Every number is a ratio against a peer measured in the same run, with its promise. A missed promise
+is printed as missed; nothing here asserts, so that a slow machine fails no test. ``python -m bench
+recorder`` measures only the recorder; so do ``profile``, ``web`` and ``house``. A partial run is
+written to its own file, because docs/bench.md shows only complete runs.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ WHAT = ("house", "recorder", "profile", "web")
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "what", nargs="*", metavar="WHAT", help=f"of {', '.join(WHAT)}; all if none"
+        "what", nargs="*", metavar="WHAT", help=f"any of {', '.join(WHAT)} (default: all)"
     )
-    parser.add_argument("--samples", type=int, default=800_000, help="of the profile's capture")
+    parser.add_argument("--samples", type=int, default=800_000, help="in the profile's capture")
     add_options(parser)
     options = parser.parse_args(arguments)
     wanted = options.what or list(WHAT)
     if set(wanted) - set(WHAT):
-        parser.error(f"there is only {', '.join(WHAT)}")
+        parser.error(f"WHAT must be one of {', '.join(WHAT)}")
     planned = plan(options)
     if os.geteuid() != 0:
-        print("make bench makes 10,000 cgroups of its own: run it as root", file=sys.stderr)
+        print("make bench creates 10,000 cgroups: run it as root", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, _leave)
     compileall.compile_dir(Path(sexton.__file__).parent, quiet=2)  # as installed, not as edited
     results: list[Measured] = []
-    beside: list[str] = []
+    notes: list[str] = []
 
     def take(measured: Measured) -> None:
         results.append(measured)
@@ -64,20 +64,20 @@ def main(arguments: list[str] | None = None) -> int:
     if "house" in wanted:
         _house(take)
     if "recorder" in wanted:
-        beside += measure(planned, take).beside
+        notes += measure(planned, take).notes
     if "profile" in wanted:
-        # Late: the thousand processes of the crowd are copies of us, and perf has to tell of every
-        # library that each of them maps.
+        # Imported late: the crowd's thousand processes are copies of this one, and perf records
+        # every library that each of them maps.
         from bench.profile.report import measure as measure_profile
 
-        beside += measure_profile(options.samples, take)
+        notes += measure_profile(options.samples, take)
     if "web" in wanted:
         from bench.web.report import measure as measure_web
 
         measure_web(planned, take)
-    for text in beside:
+    for text in notes:
         print(f"\n{text}", flush=True)
-    _write(results, beside, None if set(wanted) == set(WHAT) else wanted[0])
+    _write(results, notes, None if set(wanted) == set(WHAT) else wanted[0])
     missed, unmeasured = (
         sum(result.missed for result in results),
         sum(result.unmeasured for result in results),
@@ -96,11 +96,11 @@ def _house(take: Callable[[Measured], None]) -> None:
             take(measured)
 
 
-def _write(results: list[Measured], beside: list[str], part: str | None) -> None:
+def _write(results: list[Measured], notes: list[str], part: str | None) -> None:
     where = f"{platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     rows = "\n".join([HEAD, *(result.row() for result in results)])
     head = f"Measured by `make bench` on {date.today()} on Linux {where}."
-    text = "\n\n".join([head, rows, *beside]) + "\n"
+    text = "\n\n".join([head, rows, *notes]) + "\n"
     OUT.mkdir(exist_ok=True)
     if part is not None:
         (OUT / f"{part}.md").write_text(text)
@@ -133,12 +133,12 @@ def with_new_rows(readme: str, table: str, when: str) -> str:
 
 
 def _label(row: str) -> str:
-    """The first cell without the numbers in parentheses."""
+    """The first cell, without numbers in parentheses."""
     return row.split("|")[1].partition(" (")[0].strip()
 
 
 def _leave(number: int, _: FrameType | None) -> None:
-    """Ends by way of every clean-up: a thousand processes must not outlive us."""
+    """Exit through all cleanups, so that no process of the crowd is left."""
     raise SystemExit(128 + number)
 
 

@@ -1,4 +1,4 @@
-"""A machine with many processes and many cgroups, under names of our own, cleaned up after."""
+"""Many processes and many cgroups on this machine, cleaned up afterwards."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def memory_root() -> Path:
-    """Where memory cgroups are made on this machine: v1's hierarchy, else the unified one."""
+    """Where this machine has its memory cgroups: v1's hierarchy, else the unified one."""
     v1 = Path("/sys/fs/cgroup/memory")
     return v1 if v1.is_dir() else Path("/sys/fs/cgroup")
 
 
 @contextmanager
-def grove(cgroups: int, under: Path | None = None) -> Iterator[Path]:
-    """A tree of so many live cgroups: branches of a hundred leaves, as slices and pods are."""
+def cgroup_tree(cgroups: int, under: Path | None = None) -> Iterator[Path]:
+    """A tree of live cgroups: branches with a hundred leaves each, like slices and pods."""
     root = (under or memory_root()) / f"sexton-bench-{os.getpid()}"
     made = [root]
     root.mkdir()
@@ -46,15 +46,15 @@ def grove(cgroups: int, under: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def crowd(processes: int, cgroups: int) -> Iterator[None]:
-    """So many sleeping processes beside so many live cgroups."""
-    with grove(cgroups), children(processes, _sleep):
+    """Many sleeping processes and many live cgroups."""
+    with cgroup_tree(cgroups), children(processes, _sleep):
         time.sleep(1)
         yield
 
 
 @contextmanager
-def burning(processes: int, share: float, cores: set[int]) -> Iterator[None]:
-    """A few processes that each take about `share` of a core, kept on `cores`."""
+def busy_processes(processes: int, share: float, cores: set[int]) -> Iterator[None]:
+    """Processes that each use about `share` of a core, pinned to `cores`."""
 
     def burn() -> None:
         os.sched_setaffinity(0, cores)
@@ -70,7 +70,7 @@ def burning(processes: int, share: float, cores: set[int]) -> Iterator[None]:
 
 @contextmanager
 def children(number: int, work: Callable[[], object]) -> Iterator[list[int]]:
-    """Forks so many children that do `work`; they go when this ends, or when we are killed."""
+    """Fork children that do `work`; they are killed at the end, or when we die."""
     libc = ctypes.CDLL(None)
     parent = os.getpid()
     made: list[int] = []
@@ -78,7 +78,7 @@ def children(number: int, work: Callable[[], object]) -> Iterator[list[int]]:
         for _ in range(number):
             child = os.fork()
             if child == 0:
-                # Whatever happens in here, this copy of us must not clean up what the parent made.
+                # Whatever happens here, the child must not run the parent's cleanup.
                 try:
                     for number in (signal.SIGINT, signal.SIGTERM):
                         signal.signal(number, signal.SIG_DFL)

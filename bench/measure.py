@@ -1,4 +1,4 @@
-"""One function per promise; peers run in turn with us, so that both meet the same machine."""
+"""One function per promise; peers and Sexton take turns, so that both see the same machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from bench.crowd import grove
+from bench.crowd import cgroup_tree
 from bench.programs import SEXTON, find
 from bench.table import Measured
 from sexton.host.reader import LiveFiles, walk
@@ -32,7 +32,7 @@ def start_up(rounds: int = 20) -> Measured:
 
 def census(cgroups: int, rounds: int = 9) -> Measured:
     """Counting live memory cgroups against `find -type d | wc -l` on the same tree."""
-    with grove(cgroups) as root:
+    with cgroup_tree(cgroups) as root:
         found = int(_run(["sh", "-c", 'find "$0" -type d | wc -l', str(root)]))
         counted = sum(1 for _ in walk(LiveFiles(), str(root)))
         assert counted == found == cgroups, (counted, found, cgroups)
@@ -75,7 +75,7 @@ def diagnose_cost(seconds: int) -> Iterator[Measured]:
 
 
 def watchers(seconds: int) -> Iterator[Measured]:
-    """What the usual watchers cost on the same crowded machine, once a second."""
+    """Cost of the usual monitors on the same crowded machine, once a second."""
     ours, _ = _cost([SEXTON, "diagnose", "--seconds", str(seconds)])
     peers = {
         "top -b": ["top", "-b", "-d", "1", "-n", str(seconds)],

@@ -1,4 +1,4 @@
-"""Where the programs are that we measure ourselves against."""
+"""Where the programs are that the benchmarks run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 SEXTON = str(Path(sys.executable).with_name("sexton"))
-# scripts/system-packages unpacks there what must not be installed: it would start daemons.
+# scripts/system-packages unpacks peers there instead of installing them, which would start daemons.
 _PEERS = Path(sys.executable).parents[1] / "peers" / "usr"
 _PATH = os.pathsep.join(
     [
@@ -23,22 +23,21 @@ _PATH = os.pathsep.join(
 )
 
 
-#: The shell first: the same engine without a browser's own windows, which are pages too and take
-#: as much CPU time as the one that is measured.
+#: The headless shell first: the same engine without the browser's own windows, which are pages too
+#: and use as much CPU time as the measured one.
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 NO_CHROMIUM = "needs Chromium: apt-get install chromium-headless-shell"
 
 
 def find(name: str) -> str | None:
-    """The full path of a program, or None where it is not installed."""
+    """The full path of a program, or None if it is not installed."""
     return shutil.which(name, path=_PATH)
 
 
 def traced(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The call for a program that wants tracefs where it usually is.
+    """The command for a program that needs tracefs in its usual place.
 
-    Where nobody has mounted it, it is mounted for this program alone, in a mount namespace of its
-    own, and is gone with it.
+    If tracefs is not mounted, it is mounted only for this program, in a separate mount namespace.
     """
     if Path("/sys/kernel/tracing/events").is_dir() and Path("/sys/kernel/debug/tracing").is_dir():
         return argv

@@ -1,4 +1,4 @@
-"""Lines of the table: a value, what it is held against, and what was promised."""
+"""Rows of the table: a value, what it is compared with, and the promise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Measured:
-    """A line of the table; `promise` is the highest ratio (or value) we promised."""
+    """A row of the table; `promise` is the highest ratio (or value) promised."""
 
     what: str
     here: str
@@ -40,7 +40,7 @@ class Measured:
 
 
 def escaped(cell: str) -> str:
-    """Text within a table's cell."""
+    """Escape text for a table cell."""
     return cell.replace("|", "\\|")
 
 
@@ -50,7 +50,7 @@ HEAD = """\
 
 
 def against_limit(what: str, value: float | None, limit: float, unit: str, why: str) -> Measured:
-    """A value held against a promised limit; a promise nobody could measure is not kept.
+    """A value compared with a promised limit; a promise that could not be measured is not kept.
 
     >>> against_limit("record, CPU", 0.8, 1, "%", "").row()
     '| record, CPU | 0.80 % | limit 1 % | 0.80 | ≤ 1 kept |'
@@ -67,7 +67,7 @@ def against_limit(what: str, value: float | None, limit: float, unit: str, why: 
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """The median, with the lowest and highest where there are several.
+    """The median, with lowest and highest if there are several values.
 
     >>> spread([3, 1, 2], 0)
     '2 (1–3)'
@@ -81,5 +81,5 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
 
 
 def log(line: str) -> None:
-    """A line of progress, apart from the table."""
+    """Print a progress line to stderr, apart from the table."""
     print(line, file=sys.stderr, flush=True)

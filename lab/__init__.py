@@ -1,1 +1,1 @@
-"""Real incidents on real kernels, under names of their own, cleaned up after."""
+"""Real incidents on real kernels, recorded by Sexton and cleaned up afterwards."""

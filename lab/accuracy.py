@@ -1,9 +1,9 @@
-"""docs/accuracy.md: how often Sexton is right on recorded incidents, and what others would show.
+"""docs/accuracy.md: how often Sexton is right on recorded incidents, and what peers would show.
 
 ::
 
-    python -m lab.accuracy            says whether the page is up to date; exit 1 where it is not
-    python -m lab.accuracy --update   writes it
+    python -m lab.accuracy            checks that the page is up to date; exit 1 if not
+    python -m lab.accuracy --update   rewrites it
 """
 
 from __future__ import annotations
@@ -17,8 +17,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lab.hidden import decisive, overreach, trials, weaker
-from lab.incident import INCIDENTS, Incident, false_alarms, incidents, strength, top_cause, wrongs
+from lab.hidden_source import decisive_tables, effect, overreach, trials
+from lab.incident import (
+    INCIDENTS,
+    Incident,
+    false_alarms,
+    incidents,
+    mismatches,
+    strength,
+    top_cause,
+)
 from lab.peers import node_problem_detector, prometheus
 from lab.peers.bakeoff import PEERS, cells, chosen
 from sexton.model.diagnosis import Exit
@@ -55,7 +63,7 @@ def page(every: Sequence[Incident]) -> str:
 
 
 def left_out() -> list[dict[str, str]]:
-    """Recordings that were judged and not taken in."""
+    """Recordings that were diagnosed and left out of the set."""
     document = tomllib.loads(LEFT_OUT.read_text("utf-8")) if LEFT_OUT.exists() else {}
     return [*document.get("recording", ())]
 
@@ -66,7 +74,7 @@ def _left_out_note() -> str:
         return ""
     words = count(number, "more recording was", "more recordings were")
     return (
-        f"**That is a choice, not a rate: {words} judged and left out, most of them wrong or"
+        f"**This is a selection, not a rate: {words} diagnosed and left out, most of them wrong or"
         " undecided; they are listed below.**\n"
     )
 
@@ -74,10 +82,10 @@ def _left_out_note() -> str:
 def _left_out() -> Iterator[str]:
     yield "## Left out"
     yield ""
-    yield "Judged and not among the recordings above. *Seen*: rows in it show the reason;"
-    yield "*supposed*: nobody has checked, and it may be a mistake of ours."
+    yield "Diagnosed, but not listed above. *Seen*: the recorded rows show the reason;"
+    yield "*supposed*: not checked, it may be a mistake of Sexton's."
     yield ""
-    yield "| recording | what was said of it | why | |"
+    yield "| recording | verdict | why | |"
     yield "|---|---|---|---|"
     for name in left_out():
         yield f"| {name['name']} | {name['said']} | {name['why']} | {name['cause']} |"
@@ -92,11 +100,11 @@ def _source(book: Mapping[str, Any]) -> str:
 
 
 def summary(every: Sequence[Incident]) -> str:
-    """How many are right, in a line."""
+    """One line: how many are right."""
     right = sum(not _wrong(part) for part in every)
     alarms = sum(len(_alarms(part)) for part in every)
-    scenes = len({part.place[0] for part in every})
-    places = len({part.place[1:] for part in every})
+    scenes = len({part.key[0] for part in every})
+    places = len({part.key[1:] for part in every})
     return (
         f"{count(len(every), 'recording')} of {count(scenes, 'scene')} on"
         f" {count(places, 'kernel and hierarchy', 'kernels and hierarchies')}:"
@@ -108,7 +116,7 @@ def _table(every: Sequence[Incident]) -> Iterator[str]:
     yield "| scene | kernel | cgroup | expected | top cause | strength | right | false alarms |"
     yield "|---|---|---|---|---|---|---|---|"
     for part in every:
-        scene, kernel, hierarchy = part.place
+        scene, kernel, hierarchy = part.key
         expected = _cause(part.expected.root, part.expected.exit)
         found = _cause(top_cause(part.diagnosis), int(part.diagnosis.exit))
         right = "**no**" if _wrong(part) else "yes"
@@ -125,7 +133,7 @@ def _cause(root: str | None, status: int) -> str:
 
 
 def _wrong(incident: Incident) -> list[str]:
-    return [*wrongs(incident.diagnosis, incident.expected)]
+    return [*mismatches(incident.diagnosis, incident.expected)]
 
 
 def _alarms(incident: Incident) -> list[str]:
@@ -140,24 +148,24 @@ def _mistakes(every: Sequence[Incident]) -> Iterator[str]:
 
 @cache
 def hidden(incident: Incident) -> tuple[Counter[str], tuple[str, ...]]:
-    """What became of the verdict without each table, and what was overreached."""
+    """Effects on the verdict of hiding each table, and overreaching claims."""
     window, before = incident.replay.window, incident.diagnosis
-    became: Counter[str] = Counter()
+    effects: Counter[str] = Counter()
     overreached = []
-    for trial in trials(window, decisive(before, window)):
-        became[weaker(before, trial.diagnosis)] += 1
+    for trial in trials(window, decisive_tables(before, window)):
+        effects[effect(before, trial.diagnosis)] += 1
         for line in overreach(before, trial.diagnosis, incident.expected):
             overreached.append(f"without {trial.hidden}: {line}")
-    return became, tuple(overreached)
+    return effects, tuple(overreached)
 
 
 def _hidden(every: Sequence[Incident]) -> Iterator[str]:
-    yield "| recording | hidden in turn | what became of the verdict | overreach |"
+    yield "| recording | hidden in turn | effect on the verdict | overreach |"
     yield "|---|---|---|---|"
     for part in every:
-        became, overreached = hidden(part)
-        words = ", ".join(f"{number} {word}" for word, number in sorted(became.items()))
-        yield f"| {part.name} | {became.total()} | {words} | {'; '.join(overreached) or 'none'} |"
+        effects, overreached = hidden(part)
+        words = ", ".join(f"{number} {word}" for word, number in sorted(effects.items()))
+        yield f"| {part.name} | {effects.total()} | {words} | {'; '.join(overreached) or 'none'} |"
 
 
 def _bakeoff(every: Sequence[Incident]) -> Iterator[str]:

@@ -1,11 +1,10 @@
-"""An agent under systemd that starts tasks in cgroups of their own, and leaves them as zombies.
+"""A systemd service that runs each task in its own cgroup and leaves the cgroups as zombies.
 
-Each run makes a few cgroups below its own (``Delegate=yes``, as container agents have), has a
-process in each write one page to a tmpfs, removes them and ends. Its own cgroup goes with it. The
-tmpfs files stay, and with them every one of these memory cgroups. So a unit that restarts ten times
-a minute leaves as many zombies as one that restarts a hundred times; which is what a lab under
-software emulation needs. Where the files are on a disk instead, page cache holds the dead, and
-reclaim can free them.
+Each run creates a few cgroups below its own (``Delegate=yes``, as container agents do). In each, a
+process writes one page to a tmpfs. Then the run removes the cgroups and exits; systemd removes the
+unit's cgroup. The tmpfs files stay and pin all of these memory cgroups. So ten restarts a minute
+leave as many zombies as a hundred would otherwise, which a lab under software emulation needs. With
+the files on a disk instead, page cache holds the zombies, and reclaim can free them.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from lab.graveyard import DIGGER
 from lab.stage import CannotPlay, Stage
+from lab.zombie_maker import MAKE_ZOMBIES
 
-#: Zombies of one run, beside the unit's own: many while a scene is prepared, so that it takes less
-#: time, and few while it is played, so that the node is calm.
+#: Zombies per run, besides the unit's own cgroup: many while a scene is prepared, to save time; few
+#: while it is played, to keep the node calm.
 TASKS, FEW_TASKS = 24, 2
 SLICE = "lab.slice"
 
@@ -30,16 +29,15 @@ if [ -e {cgroup}/cgroup.controllers ]; then
     echo 0 > {cgroup}/agent/cgroup.procs
     echo +memory > {cgroup}/cgroup.subtree_control
 fi
-{python} -I -S {digger} {cgroup} "$run" task%d 0 $(cat {tasks}) 0
+{python} -I -S {maker} {cgroup} "$run" task%d 0 $(cat {tasks}) 0
 {after}
 exit {status}
 """
 
 
 class Agent:
-    """A service of ours in a slice of ours; `parent` is the slice's memory cgroup, where the
-    zombies are once the unit's own directory is gone. `disk` is a folder for the files that hold
-    them, instead of a tmpfs."""
+    """The service in a separate slice. `parent` is the slice's memory cgroup, under which the
+    zombies are. `disk` is a folder for the pinning files, instead of a tmpfs."""
 
     def __init__(self, stage: Stage, name: str, status: int = 1, disk: Path | None = None) -> None:
         top = stage.layout.mount_point
@@ -49,17 +47,17 @@ class Agent:
         self.name = name
         self.parent = Path(top) / SLICE
         pins = stage.tmpfs("pins") if disk is None else disk
-        digger = stage.folder / "digger.py"
-        digger.write_text(DIGGER)
+        maker = stage.folder / "maker.py"
+        maker.write_text(MAKE_ZOMBIES)
         self._tasks = stage.folder / "tasks"
-        self.work(TASKS)
+        self.set_tasks(TASKS)
         self._script = stage.folder / "agent.sh"
         self._script.write_text(
             _SCRIPT.format(
                 pins=pins,
                 cgroup=self.parent / name,
                 python=sys.executable,
-                digger=digger,
+                maker=maker,
                 tasks=self._tasks,
                 status=status,
                 # A dirty page cannot be reclaimed, and the kernel would take half a minute.
@@ -71,11 +69,11 @@ class Agent:
 
     @property
     def command(self) -> str:
-        """What its unit starts."""
+        """The unit's ExecStart command."""
         return f"/bin/sh {self._script}"
 
     def install(self, service: str) -> None:
-        """The unit; `service` is what its [Service] section says beside the command."""
+        """Install the unit; `service` is the rest of its [Service] section."""
         self.stage.unit(
             self.name,
             "[Unit]\nDescription=An agent of Sexton's lab that nobody needs\n"
@@ -84,11 +82,11 @@ class Agent:
             f"ExecStart={self.command}\n{service}",
         )
 
-    def work(self, tasks: int) -> None:
-        """From the next run on so many; with none it only fails."""
+    def set_tasks(self, tasks: int) -> None:
+        """Set the number of tasks from the next run on; with 0 it only exits."""
         self._tasks.write_text(str(tasks))
 
     def restarts(self) -> int:
-        """By systemd's own counter."""
+        """systemd's restart counter."""
         output = self.stage.run("systemctl", "show", "-p", "NRestarts", "--value", self.name)
         return int(output.strip() or 0)

@@ -1,19 +1,19 @@
-"""A scene's recording, made small and fit to be committed.
+"""Makes a scene's recording small and fit to be committed.
 
 ::
 
     python -m lab.compact DIR... [--into tests/incidents] [--window 20..140] [--accept]
 
-DIR is what `lab.play` left: a recording with a ``scene.json`` in it. Out comes
-``INTO/<scene>-<kernel>-<hierarchy>/`` with ``scene.json`` and ``recording/``, one sealed segment
-that ``sexton diagnose --from`` reads and ``sexton recording verify`` calls whole. Left out are
-rings, perf's raw files, the cache of symbols and the recorder's own status; rows that nobody asks
-for (`DROPPED`, mounts that are no cgroups, counters of no detector, processes that never ran); log
-lines from before the scene, which are other people's; user-space frames (see `compact_stacks`).
-Names of the machine are replaced (see `scrub`).
+DIR is the output of `lab.play`: a recording with a ``scene.json``. The result is
+``INTO/<scene>-<kernel>-<hierarchy>/`` with ``scene.json`` and ``recording/``: one sealed segment
+that ``sexton diagnose --from`` reads and ``sexton recording verify`` accepts. It leaves out event
+rings, perf's raw files, the symbol cache and the recorder's status; rows that no detector needs
+(`DROPPED`, mounts other than cgroups, other counters, processes that never ran); log lines from
+before the scene; and user-space frames (see `compact_stacks`). Names of the machine are replaced
+(see `scrub`).
 
-The diagnosis must not change by it, but for what other people's lines said: where a verdict, a
-severity or a chain differs nothing is kept, unless ``--accept`` says that somebody looked.
+The diagnosis must stay the same, apart from unrelated log lines. If a verdict, a severity or a
+chain differs, nothing is kept, unless ``--accept`` is given after a review.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lab.compact_rows import LINES, Setting, kept_rows
+from lab.compact_rows import LINES, RecordingStart, kept_rows
 from lab.compact_stacks import slimmed, within
-from lab.hidden import Changed
-from lab.incident import INCIDENTS, RECORDING, SCENE, judged, replayed
+from lab.hidden_source import ChangedWindow
+from lab.incident import INCIDENTS, RECORDING, SCENE, replayed
 from lab.scrub import BOOT, HOST, Scrub, private_names
 from sexton.errors import StoreError
+from sexton.explain.diagnosis import diagnose
 from sexton.model.row import Row, table
 from sexton.model.rows.node import Node
 from sexton.model.rows.recorder import RecorderCost
@@ -56,15 +57,15 @@ from sexton.store.schema import MONO, encode, fields_in, rows_of, schema_of, tab
 from sexton.store.sealed import Contents, write_segment
 from sexton.store.verify import verify
 
-#: What one incident may take, and all of them together.
-MOST_BYTES = 1_200_000
-MOST_BYTES_ALL = 20_000_000
-#: The recorder's own book-keeping, and rings, which are not taken along.
+#: Size limits for one incident and for all.
+MAX_BYTES = 1_200_000
+MAX_BYTES_ALL = 20_000_000
+#: The recorder's cost accounting and event rings.
 DROPPED: tuple[type[Row], ...] = (RecorderCost, RingState)
 
 
 class Part(NamedTuple):
-    """Monotonic seconds that are kept, both ends included."""
+    """The kept span in monotonic seconds, both ends included."""
 
     start_s: float
     end_s: float
@@ -77,23 +78,23 @@ class Part(NamedTuple):
 
 
 def compact(source: Path, out: Path, window: tuple[float, float] | None = None) -> Path:
-    """Write `source` small as the recording `out`; `StoreError` where there is nothing to write.
+    """Write a small copy of `source` as the recording `out`; `StoreError` if `source` is empty.
 
-    `window` is in seconds since the recording's first reading.
+    `window` is in seconds since the first reading.
     """
     recording = Recording(source)
     last = recording.segments[-1] if recording.segments else None
     if last is None:
-        raise StoreError(f"{source}: holds no reading")
+        raise StoreError(f"{source}: no readings")
     mine = [segment for segment in recording.segments if segment.boot_id == last.boot_id]
     begin, end = mine[0].start[0], last.end[0]
     part = Part(begin, end)
     if window is not None:
         part = Part(begin + window[0], min(begin + window[1], end))
     found = _tables(mine, part)
-    scrub = Scrub(_host(recording), _private(found, _cast(source)), _release(found))
-    setting = Setting(mine[0].start[0], mine[0].start[1])
-    made = {kind: scrub.table(kept_rows(kind, value, setting)) for kind, value in found.items()}
+    scrub = Scrub(_host(recording), _private(found, _scene_processes(source)), _release(found))
+    start = RecordingStart(mine[0].start[0], mine[0].start[1])
+    made = {kind: scrub.table(kept_rows(kind, value, start)) for kind, value in found.items()}
     header = {key: value for key, value in last.manifest.items() if key in _HEADER}
     header |= {"boot_id": BOOT, "host": HOST, "sequence": 1}
     readings = _readings(mine, part, made)
@@ -114,19 +115,21 @@ _HEADER = ("sexton", "providers", "periods")
 
 
 def _tables(segments: Sequence[Any], part: Part) -> dict[type[Row], pa.Table]:
-    """Every table over all of the time, in the shape of today's rows."""
+    """Every table over the kept span, in the current schema."""
     found: dict[type[Row], pa.Table] = {}
     for kind in tables().values():
         if kind in DROPPED or not any(segment.has(kind) for segment in segments):
             continue
-        pieces = [_today(kind, piece) for segment in segments if (piece := segment.table(kind))]
+        pieces = [
+            _current_schema(kind, piece) for segment in segments if (piece := segment.table(kind))
+        ]
         whole = pa.concat_tables(pieces) if pieces else schema_of(kind).empty_table()
         found[kind] = part.of(whole.combine_chunks())
     return found
 
 
-def _today(kind: type[Row], piece: pa.Table) -> pa.Table:
-    """With exactly the columns that this version knows."""
+def _current_schema(kind: type[Row], piece: pa.Table) -> pa.Table:
+    """Convert to the current columns; new ones are null."""
     schema = schema_of(kind)
     columns = [
         piece.column(field.name).cast(field.type)
@@ -138,7 +141,7 @@ def _today(kind: type[Row], piece: pa.Table) -> pa.Table:
 
 
 def _readings(segments: Sequence[Any], part: Part, made: Mapping[type[Row], pa.Table]) -> pa.Table:
-    """Which tables were read when, each with the rows that are left of it."""
+    """When each table was read, with the number of rows kept."""
     pieces = [piece for segment in segments if (piece := segment.readings()) is not None]
     whole = part.of(pa.concat_tables(pieces).combine_chunks())
     rows = {table(kind): Counter(value.column(MONO).to_pylist()) for kind, value in made.items()}
@@ -160,8 +163,8 @@ def _private(found: dict[type[Row], pa.Table], cast: Sequence[str]) -> frozenset
     return private_names(set(pairs), cast)
 
 
-def _cast(source: Path) -> list[str]:
-    """Names that the scene's own processes go by, where it tells them."""
+def _scene_processes(source: Path) -> list[str]:
+    """Process names that belong to the scene, if scene.json lists them."""
     try:
         scene = json.loads((source / SCENE).read_text("utf-8"))
     except (OSError, ValueError):
@@ -171,7 +174,7 @@ def _cast(source: Path) -> list[str]:
 
 def _stacks(annex: Annex, segment: Path, part: Part, scrub: Scrub) -> None:
     profile = read_profile(annex, Stacks(annex))
-    # Whole seconds, as a replay counts stacks.
+    # Whole seconds, because a replay counts stacks per second.
     seconds = (math.floor(part.start_s), math.floor(part.end_s) + 1)
     profile = within(profile, *(second * 1_000_000_000 for second in seconds))
     if not len(profile):
@@ -189,10 +192,9 @@ def _stacks(annex: Annex, segment: Path, part: Part, scrub: Scrub) -> None:
 
 
 def differences(before: Path, after: Path) -> Iterator[str]:
-    """What a diagnosis of the second says otherwise than one of the first without other people's
-    lines."""
-    old = judged(_own_lines(replayed(before).window, Recording(before)))
-    new = judged(replayed(after).window)
+    """How the diagnosis of `after` differs from that of `before` without unrelated log lines."""
+    old = diagnose(_scene_lines(replayed(before).window, Recording(before)))
+    new = diagnose(replayed(after).window)
     known = new.by_id
     for finding in old.findings:
         now = known[finding.id]
@@ -207,8 +209,8 @@ def differences(before: Path, after: Path) -> Iterator[str]:
         yield f"chains were {chains[0]}, are {chains[1]}"
 
 
-def _own_lines(window: Window, recording: Recording) -> Window:
-    """The same window with the log of the scene alone."""
+def _scene_lines(window: Window, recording: Recording) -> Window:
+    """The window with only the scene's log lines."""
     last = recording.segments[-1].boot_id
     start = next(segment.start for segment in recording.segments if segment.boot_id == last)
     lines = {}
@@ -216,7 +218,7 @@ def _own_lines(window: Window, recording: Recording) -> Window:
         batches = [batch for batch in window.batches(kind) or () if batch.rows]
         if batches:
             found = pa.Table.from_batches([encode(kind, batches)[0]])
-            kept_here = kept_rows(kind, found, Setting(*start))
+            kept_here = kept_rows(kind, found, RecordingStart(*start))
             rows: dict[float, list[Row]] = {}
             moments = kept_here.column(MONO).to_pylist()
             for moment, row in zip(moments, rows_of(kind, fields_in(kind, kept_here)), strict=True):
@@ -225,52 +227,54 @@ def _own_lines(window: Window, recording: Recording) -> Window:
                 replace(batch, rows=tuple(rows.get(batch.mono_s, ())))
                 for batch in window.batches(kind) or ()
             ]
-    return Changed(window, lines)
+    return ChangedWindow(window, lines)
 
 
 def size_of(place: Path) -> int:
-    """Bytes of all plain files below."""
+    """Bytes of all regular files below."""
     return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
 
 
-def called(scene: dict[str, Any]) -> str:
-    """An incident's directory.
+def incident_name(scene: dict[str, Any]) -> str:
+    """The name of an incident's directory.
 
-    >>> called({"id": "idle", "kernel": "6.1.0-37-cloud-amd64", "hierarchy": "v2"})
+    >>> incident_name({"id": "idle", "kernel": "6.1.0-37-cloud-amd64", "hierarchy": "v2"})
     'idle-6.1-v2'
     """
     release = re.match(r"\d+\.\d+", str(scene["kernel"]))
     return f"{scene['id']}-{release[0] if release else scene['kernel']}-{scene['hierarchy']}"
 
 
-def keep(source: Path, into: Path, window: tuple[float, float] | None, accept: bool) -> list[str]:
-    """Make one incident; what speaks against it, in which case nothing is kept."""
+def add_incident(
+    source: Path, into: Path, window: tuple[float, float] | None, accept: bool
+) -> list[str]:
+    """Add one incident; returns the problems found, in which case nothing is kept."""
     scene = json.loads((source / SCENE).read_text("utf-8"))
-    place = into / called(scene)
+    place = into / incident_name(scene)
     into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=into, prefix=".new-") as aside:
         out = Path(aside) / RECORDING
         compact(source, out, window)
-        against = [f"{trouble.place}: {trouble.detail}" for trouble in verify(out).troubles]
+        problems = [f"{fault.place}: {fault.detail}" for fault in verify(out).troubles]
         if not accept and window is None:
-            against += differences(source, out)
-        if size_of(out) > MOST_BYTES:
-            against.append(f"{size_of(out):,} bytes, {MOST_BYTES:,} are allowed")
-        if against:
-            return against
+            problems += differences(source, out)
+        if size_of(out) > MAX_BYTES:
+            problems.append(f"{size_of(out):,} bytes, {MAX_BYTES:,} allowed")
+        if problems:
+            return problems
         shutil.rmtree(place / RECORDING, ignore_errors=True)
         place.mkdir(parents=True, exist_ok=True)
         out.rename(place / RECORDING)
     text = json.dumps(_scrubbed_scene(scene), indent=2, ensure_ascii=False)
     scrub = Scrub(_host(Recording(source)), release=str(scene["kernel"]))
     (place / SCENE).write_text(scrub(text) + "\n", "utf-8")
-    for path in [place, *place.rglob("*")]:  # git keeps no modes: let a checkout look like this
+    for path in [place, *place.rglob("*")]:  # git does not store modes: match a fresh checkout
         path.chmod(0o755 if path.is_dir() else 0o644)
     return []
 
 
 def _scrubbed_scene(scene: dict[str, Any]) -> dict[str, Any]:
-    """What is committed of a scene: not where it was played."""
+    """The committed part of scene.json, without details of the machine."""
     wanted = ("id", "title", "kernel", "hierarchy", "seconds", "injected", "substitutes", "adapted",
               "moments", "expected", "why", "cast")  # fmt: skip
     return {key: scene[key] for key in wanted if key in scene}
@@ -281,7 +285,7 @@ def _host(recording: Recording) -> str:
 
 
 def _release(found: Mapping[type[Row], pa.Table]) -> str:
-    """The kernel's, where a node told its own."""
+    """The kernel release, if recorded."""
     nodes = found.get(Node)
     return str(nodes.column("kernel")[0]) if nodes is not None and nodes.num_rows else ""
 
@@ -296,25 +300,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m lab.compact", None, __doc__, formatter_class=form)
     parser.add_argument("sources", nargs="+", type=Path, metavar="DIR")
     parser.add_argument("--into", type=Path, default=INCIDENTS)
-    parser.add_argument("--window", type=_span, help="seconds since its beginning: 20..140")
-    parser.add_argument("--accept", action="store_true", help="the diagnosis may differ")
+    parser.add_argument("--window", type=_span, help="seconds since the start, e.g. 20..140")
+    parser.add_argument("--accept", action="store_true", help="accept a different diagnosis")
     args = parser.parse_args(arguments)
     failed = 0
     for source in args.sources:
         try:
-            against = keep(source, args.into, args.window, args.accept)
+            problems = add_incident(source, args.into, args.window, args.accept)
         except (StoreError, OSError, KeyError, ValueError) as error:
-            against = [f"{type(error).__name__}: {error}"]
-        failed += bool(against)
-        for line in against or [f"{size_of(source):,} bytes became {_size(source, args.into):,}"]:
+            problems = [f"{type(error).__name__}: {error}"]
+        failed += bool(problems)
+        for line in problems or [f"{size_of(source):,} bytes became {_size(source, args.into):,}"]:
             print(f"{source.name}: {line}")
     total = sum(map(size_of, args.into.glob(f"*/{RECORDING}")))
-    print(f"{args.into}: {total:,} of {MOST_BYTES_ALL:,} bytes")
-    return 1 if failed or total > MOST_BYTES_ALL else 0
+    print(f"{args.into}: {total:,} of {MAX_BYTES_ALL:,} bytes")
+    return 1 if failed or total > MAX_BYTES_ALL else 0
 
 
 def _size(source: Path, into: Path) -> int:
-    return size_of(into / called(json.loads((source / SCENE).read_text("utf-8"))) / RECORDING)
+    return size_of(
+        into / incident_name(json.loads((source / SCENE).read_text("utf-8"))) / RECORDING
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which rows of a scene's recording are kept, by table; tables not named here are kept whole."""
+"""Which rows of a scene's recording are kept, by table; other tables are kept whole."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ from sexton.model.rows.recorder import Alarm
 from sexton.model.rows.task import Process
 from sexton.model.rows.unit import RestartMark
 
-#: Mounts that a census looks at; the others tell what disks and containers a machine has.
+#: Mounts that Sexton needs; others would show the machine's disks and containers.
 _FILE_SYSTEMS = ("cgroup", "cgroup2", "tracefs", "debugfs")
-#: Counters of /proc/vmstat about reclaim, faults, compaction, swap and what is free.
+#: Counters of /proc/vmstat about reclaim, faults, compaction, swap and free memory.
 _COUNTERS = (
     r"^(allocstall|compact_|drop_|kswapd_|oom_kill|pageoutrun|pgfault|pgmajfault|pgscan|pgsteal"
     r"|pgrefill|pgactivate|pgdeactivate|pswp|workingset_refault|nr_free_pages|nr_dirty$|thp_fault)"
 )
-#: What this project's own tests call the devices and cgroups that they speak of in the log.
-_OF_A_TEST = re.compile(r"sextontest|sexton-test-")
-#: A moment's grace: a line may be older than the reading that brought it.
+#: Names that this project's tests use in the kernel log for devices and cgroups.
+_TEST_NAMES = re.compile(r"sextontest|sexton-test-")
+#: A line may be this much older than the reading that delivered it.
 _GRACE_S = 1.0
 
 
-class Setting(NamedTuple):
-    """When the recording begins (monotonic, UNIX seconds)."""
+class RecordingStart(NamedTuple):
+    """When the recording starts (monotonic, UNIX seconds)."""
 
     mono_s: float
     wall_s: float
 
 
-def kept_rows(kind: type[Row], found: pa.Table, setting: Setting) -> pa.Table:
-    """The rows of one table that a diagnosis needs and that are of the scene."""
+def kept_rows(kind: type[Row], found: pa.Table, start: RecordingStart) -> pa.Table:
+    """The rows of a table that belong to the scene and that a diagnosis needs."""
     rule = _RULES.get(kind)
-    return found if rule is None or not found.num_rows else rule(found, setting)
+    return found if rule is None or not found.num_rows else rule(found, start)
 
 
-def _mounts(found: pa.Table, _: Setting) -> pa.Table:
+def _mounts(found: pa.Table, _: RecordingStart) -> pa.Table:
     return found.filter(pc.is_in(found.column("fstype"), pa.array(_FILE_SYSTEMS)))
 
 
-def _counters(found: pa.Table, _: Setting) -> pa.Table:
+def _counters(found: pa.Table, _: RecordingStart) -> pa.Table:
     return found.filter(pc.match_substring_regex(found.column("name"), _COUNTERS))
 
 
-def _kernel_lines(found: pa.Table, setting: Setting) -> pa.Table:
-    """Lines from before were somebody else's (one without a time came with its reading), and so are
-    those of tests that ran meanwhile: theirs by name, or of the same kind in the same second."""
-    since = int((setting.mono_s - _GRACE_S) * 1e6)
+def _kernel_lines(found: pa.Table, start: RecordingStart) -> pa.Table:
+    """Drop lines from before the scene (lines without a time are kept), and lines of tests that ran
+    meanwhile: by name, or of the same family within a second of such a line."""
+    since = int((start.mono_s - _GRACE_S) * 1e6)
     found = _not_before(found, "mono_us", since)
     family = found.column("family").to_pylist()
     moment = [None if row is None else row / 1e6 for row in found.column("mono_us").to_pylist()]
-    named = [_OF_A_TEST.search(row) is not None for row in found.column("message").to_pylist()]
+    named = [_TEST_NAMES.search(row) is not None for row in found.column("message").to_pylist()]
     theirs = [(f, m) for f, m, n in zip(family, moment, named, strict=True) if n and m is not None]
     kept = [
         not name
@@ -71,14 +71,14 @@ def _kernel_lines(found: pa.Table, setting: Setting) -> pa.Table:
     return found.filter(pa.array(kept, pa.bool_()))
 
 
-def _alarms(found: pa.Table, _: Setting) -> pa.Table:
+def _alarms(found: pa.Table, _: RecordingStart) -> pa.Table:
     words = zip(*(found.column(name).to_pylist() for name in ("about", "detail")), strict=True)
-    kept = [_OF_A_TEST.search(" ".join(word)) is None for word in words]
+    kept = [_TEST_NAMES.search(" ".join(word)) is None for word in words]
     return found.filter(pa.array(kept, pa.bool_()))
 
 
-def _journal_lines(found: pa.Table, setting: Setting) -> pa.Table:
-    return _not_before(found, "wall_s", setting.wall_s - _GRACE_S)
+def _journal_lines(found: pa.Table, start: RecordingStart) -> pa.Table:
+    return _not_before(found, "wall_s", start.wall_s - _GRACE_S)
 
 
 def _not_before(found: pa.Table, name: str, since: float) -> pa.Table:
@@ -86,15 +86,15 @@ def _not_before(found: pa.Table, name: str, since: float) -> pa.Table:
     return found.filter(pc.fill_null(recent, True))
 
 
-def _log(found: pa.Table, setting: Setting) -> pa.Table:
-    """What is left of the log begins with the scene: nothing may be concluded from before it."""
-    floor = int((setting.mono_s - _GRACE_S) * 1e6)
+def _log(found: pa.Table, start: RecordingStart) -> pa.Table:
+    """Let the log start with the scene, so that nothing is concluded about the time before."""
+    floor = int((start.mono_s - _GRACE_S) * 1e6)
     oldest = pc.max_element_wise(found.column("oldest_mono_us"), pa.scalar(floor), skip_nulls=False)
     return _with(found, "oldest_mono_us", oldest)
 
 
-def _node(found: pa.Table, _: Setting) -> pa.Table:
-    """Kernel, cores, age and operating system; not whose machine it is."""
+def _node(found: pa.Table, _: RecordingStart) -> pa.Table:
+    """Keep kernel, cores, age and operating system; drop what identifies the machine."""
     for name in ("zone", "region", "instance_type", "image", "vendor", "machine"):
         found = _with(found, name, pa.nulls(found.num_rows, pa.string()))
     for name, word in (("hostname", HOST), ("boot_id", BOOT)):
@@ -102,8 +102,8 @@ def _node(found: pa.Table, _: Setting) -> pa.Table:
     return found
 
 
-def _processes(found: pa.Table, _: Setting) -> pa.Table:
-    """Those that ran, those that are dead or stuck, and the parents of those."""
+def _processes(found: pa.Table, _: RecordingStart) -> pa.Table:
+    """Keep processes that ran, are dead or are stuck, and their parents."""
     pid, start, ppid = (found.column(n).to_numpy() for n in ("pid", "start_ms", "ppid"))
     spent = found.column("user_ms").to_numpy() + found.column("system_ms").to_numpy()
     who = np.unique(np.stack([pid, start]), axis=1, return_inverse=True)[1].reshape(-1)
@@ -121,9 +121,9 @@ def _with(found: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.
     return found.set_column(place, found.schema.field(place), column)
 
 
-#: Tables of which other people's rows are left out.
+#: Tables with unrelated rows to leave out.
 LINES: tuple[type[Row], ...] = (KernelEvent, KernelLog, ServiceEvent, RestartMark, Alarm)
-_Rule = Callable[[pa.Table, Setting], pa.Table]
+_Rule = Callable[[pa.Table, RecordingStart], pa.Table]
 _RULES: Mapping[type[Row], _Rule] = {
     Mount: _mounts,
     VmCounter: _counters,

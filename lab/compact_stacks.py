@@ -1,9 +1,9 @@
-"""Decoded stacks, as small as a diagnosis needs them: kernel functions alone.
+"""Reduces decoded stacks to what a diagnosis needs: kernel functions.
 
-What ran in user space keeps its place in time and becomes one function, ``[user]``; what led from
-there into the kernel goes. Heat is counted anew from what is left, which no reader can tell from
-before: a sample in the kernel stays one, and so does an idle one. Times are cut to the millisecond,
-so that each stays in its second and its fiftieth of one.
+A user-space sample becomes the single frame ``[user]``; user frames below kernel frames are
+dropped. Heat is recounted from the result and stays the same, because kernel and idle samples stay
+what they are. Times are truncated to the millisecond, so each sample stays in its second and its 20
+ms bin.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def slimmed(profile: Profile, scrub: Scrub) -> Profile:
-    """The same samples with fewer frames, and no name that is nobody's business."""
+    """The same samples with fewer frames and scrubbed names."""
     used, place = np.unique(profile.node, return_inverse=True)
     paths = [_path(profile.tree, node, scrub) for node in used.tolist()]
     tree, node_of = _grown(paths)
@@ -46,7 +46,7 @@ def slimmed(profile: Profile, scrub: Scrub) -> Profile:
 
 
 def within(profile: Profile, start_ns: int, end_ns: int) -> Profile:
-    """Its samples between two moments, the second excluded."""
+    """Its samples from `start_ns` up to, not including, `end_ns`."""
     first, last = np.searchsorted(profile.time_ns, (start_ns, end_ns)).tolist()
     rows = slice(first, max(first, last))
     return replace(
@@ -77,7 +77,7 @@ def _facts(facts: Facts, scrub: Scrub) -> Facts:
 
 
 def _path(tree: Tree, node: int, scrub: Scrub) -> _Path:
-    """From the task inwards: (name, module, kind)."""
+    """Frames from the task inwards: (name, module, kind)."""
     frames = tree.frames
     found = [
         (frames.names[frame], frames.modules[frame], int(frames.kinds[frame]))
@@ -93,7 +93,7 @@ def _path(tree: Tree, node: int, scrub: Scrub) -> _Path:
 
 
 def _grown(paths: Sequence[_Path]) -> tuple[Tree, dict[_Path, int]]:
-    """The tree of some paths, in pre-order, and each path's node."""
+    """A tree of the paths in pre-order, and each path's node."""
     every = sorted({path[:length] for path in paths for length in range(len(path) + 1)})
     kinds = sorted({frame for path in every for frame in path})
     number = {frame: place for place, frame in enumerate(kinds, 1)}
@@ -109,19 +109,19 @@ def _grown(paths: Sequence[_Path]) -> tuple[Tree, dict[_Path, int]]:
 
 
 def _once(items: Sequence[T]) -> tuple[list[T], list[int]]:
-    """The distinct ones, and which of them each is."""
+    """Distinct items, and the index of each item among them."""
     known: dict[T, int] = {}
     return [*dict.fromkeys(items)], [known.setdefault(item, len(known)) for item in items]
 
 
 def _mapped(new: Sequence[int], old: I32) -> I32:
-    """-1 stays -1."""
+    """Map old indices to new ones; -1 stays -1."""
     table = np.array([*new, -1], np.int32)
     return table[old]
 
 
 def _used(items: list[T], which: I32) -> tuple[list[T], I32]:
-    """Only those that occur."""
+    """Drop unused items and renumber."""
     there: I64 = np.unique(which[which >= 0]).astype(np.int64)
     renumbered = np.full(len(items) + 1, -1, np.int32)
     renumbered[there] = np.arange(len(there), dtype=np.int32)

@@ -1,8 +1,8 @@
-"""``make demo``: a restarting process leaves 2,000 real zombies, and the verdict turns.
+"""``make demo``: a restarting process leaves 2,000 real zombies, and the verdict changes.
 
-As root, on the running kernel, under a cgroup of its own: the verdict before, the verdict while
-they pile up, the whole diagnosis that names their parent, and the count after they were laid to
-rest. Under a minute; Ctrl-C cleans up. Without root it replays a recorded run and says so.
+As root, on the running kernel, under a separate cgroup: the verdict before, the verdict while
+zombies pile up, the whole diagnosis, which names their parent, and the count after they are freed.
+Takes under a minute; Ctrl-C cleans up. Without root it replays a recorded run and says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.graveyard import CannotDig, Graveyard, graveyard
+from lab.zombie_maker import CannotMakeZombies, ZombieMaker, zombie_maker
 from sexton.detect.registry import all_detectors
 from sexton.host.host import open_host
 from sexton.model.finding import Finding
@@ -26,21 +26,21 @@ from sexton.record.sampler import Sampler
 from sexton.sources.registry import Source, all_sources
 
 ZOMBIES = 2_000
-#: The cgroup that is made and removed with every restart.
+#: The cgroup that every restart creates and removes.
 NAME = "agent.service"
 RECORDING = Path(__file__).with_name("demo.jsonl")
-#: What the turning line needs: counting is cheap, so it can be done four times a second.
+#: Cheap sources, read four times a second for the status line.
 _COUNTERS = ("cgroupfs.census", "procfs.node")
 
 
-class Stage:
-    """Prints, and where asked writes down what it printed and when."""
+class Output:
+    """Prints; with `record`, also saves what it printed and when."""
 
     def __init__(self, record: Path | None) -> None:
         self._began = time.monotonic()
         self._file = record.open("w") if record else None
 
-    def say(self, text: str = "", end: str = "\n") -> None:
+    def write(self, text: str = "", end: str = "\n") -> None:
         sys.stdout.write(text + end)
         sys.stdout.flush()
         if self._file is not None:
@@ -48,7 +48,7 @@ class Stage:
             self._file.write(json.dumps({"at": at, "text": text + end}) + "\n")
 
     def title(self, text: str) -> None:
-        self.say(f"\n── {text} " + "─" * max(0, 76 - len(text)))
+        self.write(f"\n── {text} " + "─" * max(0, 76 - len(text)))
 
     def close(self) -> None:
         if self._file is not None:
@@ -57,81 +57,81 @@ class Stage:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--record", type=Path, help="write down the run, for those without root")
+    parser.add_argument("--record", type=Path, help="save the run, to replay it without root")
     parser.add_argument("--replay", action="store_true", help="show the recorded run")
     args = parser.parse_args()
     if args.replay or os.geteuid() != 0:
-        return replay("as you asked" if args.replay else "making cgroups needs root")
-    stage = Stage(args.record)
+        return replay("--replay" if args.replay else "making cgroups needs root")
+    output = Output(args.record)
     try:
-        return show(stage)
-    except CannotDig as reason:
+        return show(output)
+    except CannotMakeZombies as reason:
         return replay(str(reason))
     except KeyboardInterrupt:
-        print("\ninterrupted; the zombies were laid to rest and the cgroup removed")
+        print("\ninterrupted; the zombies are freed and the cgroup is removed")
         return 130
     finally:
-        stage.close()
+        output.close()
 
 
-def show(stage: Stage) -> int:
-    with graveyard("sexton-demo") as yard, Sampler(open_host(), _sources()) as sampler:
-        stage.title("before")
-        before = _look(sampler)
-        stage.say(_headline(before))
+def show(output: Output) -> int:
+    with zombie_maker("sexton-demo") as maker, Sampler(open_host(), _sources()) as sampler:
+        output.title("before")
+        before = _read(sampler)
+        output.write(_headline(before))
         live = (sampler.window().latest(CgroupCensus) or (None,))[0]
         number = max(ZOMBIES, 5 * (live.live or 0) // 2 if live else 0)
-        stage.title(f"a process under {yard.path} restarts {number:,} times")
-        _dig(stage, sampler, yard, number)
-        stage.title("sexton diagnose, while it goes on restarting five times a second")
-        with _restarting(yard):
-            stage.say(_diagnose(), end="")
-        stage.title("the process is stopped; its zombies are laid to rest")
+        output.title(f"a process under {maker.path} restarts {number:,} times")
+        _make_zombies(output, sampler, maker, number)
+        output.title("sexton diagnose, while it keeps restarting five times a second")
+        with _restarting(maker):
+            output.write(_diagnose(), end="")
+        output.title("the process is stopped; its zombies are freed")
         began = time.monotonic()
-        yard.lay_to_rest()
+        maker.free()
         freed = time.monotonic() - began
-        after = _settle(sampler, before)
-        stage.say(f"{_headline(after)}   (took {freed:.2f} s)")
-        stage.say(
-            "\nIts files went, its parent gave up the pages, and the cgroup is removed again."
+        after = _wait_until_freed(sampler, before)
+        output.write(f"{_headline(after)}   (took {freed:.2f} s)")
+        output.write(
+            "\nIts files are deleted, its parent's pages are reclaimed, the cgroup is removed."
         )
     return 0
 
 
-def _dig(stage: Stage, sampler: Sampler, yard: Graveyard, number: int) -> None:
-    digger = yard.start_digging(number, NAME)
+def _make_zombies(output: Output, sampler: Sampler, maker: ZombieMaker, number: int) -> None:
+    process = maker.start(number, NAME)
     shown = ""
     try:
-        while digger.poll() is None:
-            line = _headline(_look(sampler))
+        while process.poll() is None:
+            line = _headline(_read(sampler))
             if sys.stdout.isatty():
-                stage.say(f"\r\x1b[K{line}", end="")
+                output.write(f"\r\x1b[K{line}", end="")
             elif line.split()[0] != shown:
-                stage.say(line)  # piped: only when it turns
+                output.write(line)  # piped: only when the verdict changes
                 shown = line.split()[0]
             time.sleep(0.25)
     finally:
-        digger.kill()
-        digger.wait()
+        process.kill()
+        process.wait()
     if sys.stdout.isatty():
-        stage.say()
+        output.write()
 
 
 @contextmanager
-def _restarting(yard: Graveyard) -> Iterator[None]:
-    digger = yard.start_digging(10_000, NAME, pause_s=0.2)
+def _restarting(maker: ZombieMaker) -> Iterator[None]:
+    process = maker.start(10_000, NAME, pause_s=0.2)
     try:
         yield
     finally:
-        digger.kill()
-        digger.wait()
+        process.kill()
+        process.wait()
 
 
 def _sources() -> list[Source]:
     return [source for source in all_sources() if source.id in _COUNTERS]
 
 
-def _look(sampler: Sampler) -> Finding:
+def _read(sampler: Sampler) -> Finding:
     sampler.read_all()
     sampler.forget(time.monotonic() - 5)
     (zombies,) = (detector for detector in all_detectors() if detector.id == "zombie_memcgs")
@@ -142,11 +142,11 @@ def _headline(finding: Finding) -> str:
     return f"{'SICK' if finding.is_problem else 'HEALTHY':<8} {finding.summary}"
 
 
-def _settle(sampler: Sampler, before: Finding) -> Finding:
-    """The kernel frees the last ones from a worker: look again until their number stays."""
+def _wait_until_freed(sampler: Sampler, before: Finding) -> Finding:
+    """Wait until the count stops falling: a kernel worker frees the last ones."""
     last = float("inf")
     for _ in range(60):
-        after = _look(sampler)
+        after = _read(sampler)
         number = next(
             (evidence.number for evidence in after.evidence if evidence.number is not None), 0.0
         )
@@ -164,7 +164,7 @@ def _diagnose() -> str:
 
 
 def replay(reason: str) -> int:
-    print(f"RECORDED RUN ({reason}); as root this happens on your own kernel: sudo make demo")
+    print(f"RECORDED RUN ({reason}); to run it on your own kernel: sudo make demo")
     began = time.monotonic()
     for line in RECORDING.read_text().splitlines():
         step = json.loads(line)

@@ -1,8 +1,7 @@
-"""What the ENA driver says when it resets its device, word for word, for a machine without one.
+"""Kernel log lines of the ENA driver when it resets its device, for machines without one.
 
-The lines are those of the incident (driver 2.11.0g) and of the driver's source; the interface and
-the queue are this machine's own, so that they lead to its own core. The bus address is the
-incident's.
+The lines come from the incident (driver 2.11.0g) and from the driver's source. Interface and queue
+are this machine's, so that they lead to the right core; the bus address is the incident's.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _DONE = (
 
 
 def starved(nic: str, queue: int, waited_s: float) -> list[str]:
-    """A queue whose poll was asked for and did not run, and the reset that follows."""
+    """A queue whose poll was scheduled and did not run, then the reset."""
     return [
         f"ena {BUS} {nic}: TX q {queue} is paused for too long (threshold 5000000). Time since"
         f" last napi {int(waited_s * 1e6)} usec. napi scheduled: 1",
@@ -26,7 +25,7 @@ def starved(nic: str, queue: int, waited_s: float) -> list[str]:
 
 
 def silent_device(nic: str) -> list[str]:
-    """A device that stopped its keep-alive: nothing on the node is to blame."""
+    """A device that stopped its keep-alive, then the reset: the node is not at fault."""
     return [
         f"ena {BUS} {nic}: Keep alive watchdog timeout.",
         f"ena {BUS} {nic}: Trigger reset is on",

@@ -1,9 +1,9 @@
-"""The expected output of every surface beside each incident.
+"""Golden files: the reviewed output of `diagnose` and `why` for each incident.
 
 ::
 
-    python -m lab.golden            says what differs; exit 1 where something does
-    python -m lab.golden --update   writes it anew, for review
+    python -m lab.golden            prints differences; exit 1 if there are any
+    python -m lab.golden --update   rewrites the files, for review
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lab.incident import INCIDENTS, Incident, incidents, surfaces
+from lab.incident import INCIDENTS, Incident, golden_outputs, incidents
 
 
 def changes(incident: Incident) -> Iterator[str]:
-    """As a diff: from what was reviewed to what is said now."""
-    now = surfaces(incident)
+    """A diff from the reviewed output to the current one."""
+    now = golden_outputs(incident)
     for name, text in now.items():
         golden = incident.path / name
         before = golden.read_text("utf-8") if golden.exists() else ""
@@ -29,9 +29,9 @@ def changes(incident: Incident) -> Iterator[str]:
 
 
 def update(incident: Incident) -> list[str]:
-    """Write what is said now; the names of the files that changed."""
+    """Write the current output; returns the names of changed files."""
     changed = []
-    for name, text in surfaces(incident).items():
+    for name, text in golden_outputs(incident).items():
         golden = incident.path / name
         if not golden.exists() or golden.read_text("utf-8") != text:
             golden.write_text(text, "utf-8")
@@ -41,7 +41,7 @@ def update(incident: Incident) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m lab.golden")
-    parser.add_argument("--update", action="store_true", help="write them anew, for review")
+    parser.add_argument("--update", action="store_true", help="rewrite the files, for review")
     parser.add_argument("--root", type=Path, default=INCIDENTS)
     parser.add_argument("names", nargs="*", help="only these incidents")
     args = parser.parse_args(arguments)
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         differ += bool(differences)
         for line in differences:
             print(line)
-    words = "written anew" if args.update else "differ (make golden-update writes them anew)"
+    words = "rewritten" if args.update else "differ (make golden-update rewrites them)"
     print(f"{len(chosen)} incidents, {differ} {words}", file=sys.stderr)
     return 1 if differ and not args.update else 0
 

@@ -1,10 +1,10 @@
-"""Recorded incidents: where they lie, what is expected of them, and what Sexton says of them.
+"""Recorded incidents: their directories, the expected diagnosis, and Sexton's diagnosis.
 
 ::
 
     tests/incidents/<scene>-<kernel>-<hierarchy>/
-      scene.json        what was played, what of it was injected, and the diagnosis it must get
-      recording/        what `lab.compact` left of it
+      scene.json        what was played, what was injected, the expected diagnosis
+      recording/        the recording, made small by `lab.compact`
       diagnosis.txt     golden: `sexton diagnose --from recording`
       diagnosis.json    golden: the same with --json
       why.txt           golden: `sexton why SUBJECT --from recording`
@@ -29,7 +29,6 @@ from unittest.mock import patch
 from sexton.explain.diagnosis import diagnose
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Finding, Verdict
-from sexton.model.window import Window
 from sexton.replay.span import Span, everything
 from sexton.replay.window import Replay, window
 from sexton.store.recording import Recording
@@ -37,15 +36,15 @@ from sexton.store.recording import Recording
 INCIDENTS = Path(__file__).parents[1] / "tests" / "incidents"
 SCENE = "scene.json"
 RECORDING = "recording"
-#: Entities that `sexton why` can be asked about, the most telling first.
+#: Subjects for `sexton why`, most specific first.
 _SUBJECTS = (("job", "{}"), ("nic", "{}"), ("core", "core {}"), ("unit", "{}"), ("cgroup", "{}"))
 _WIDTH = "88"
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a scene's author knows to be true: `root` is `None` where nothing is wrong, `named` are
-    words that the evidence of its problems must have."""
+    """The correct diagnosis of a scene. `root` is `None` if nothing is wrong; `named` lists strings
+    that the problems' evidence must contain."""
 
     root: str | None
     chain: tuple[str, ...]
@@ -63,7 +62,7 @@ class Expected:
 
     @property
     def known(self) -> frozenset[str]:
-        """Findings that are no false alarm here."""
+        """Findings that do not count as false alarms in this scene."""
         root = () if self.root is None else (self.root,)
         return frozenset((*root, *self.chain, *self.present))
 
@@ -92,8 +91,8 @@ class Incident:
         return Expected.read(self.scene["expected"])
 
     @property
-    def place(self) -> tuple[str, str, str]:
-        """Scene, kernel and hierarchy, as its name has them."""
+    def key(self) -> tuple[str, str, str]:
+        """Scene, kernel and hierarchy, from the directory's name."""
         scene, kernel, hierarchy = self.name.rsplit("-", 2)
         return scene, kernel, hierarchy
 
@@ -103,17 +102,17 @@ class Incident:
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        return judged(self.replay.window)
+        return diagnose(self.replay.window)
 
 
 def incidents(root: Path = INCIDENTS) -> list[Incident]:
-    """All there are, by name."""
-    return [_known(path.parent) for path in sorted(root.glob(f"*/{SCENE}"))]
+    """All recorded incidents, by name."""
+    return [_cached(path.parent) for path in sorted(root.glob(f"*/{SCENE}"))]
 
 
 @cache
-def _known(path: Path) -> Incident:
-    """Each but once: its diagnosis is asked for by many."""
+def _cached(path: Path) -> Incident:
+    """One object per incident, because several tests use its cached diagnosis."""
     return Incident(path)
 
 
@@ -123,14 +122,9 @@ def replayed(path: Path, span: Span | None = None) -> Replay:
     return window(recording, everything(recording) if span is None else span)
 
 
-def judged(found: Window) -> Diagnosis:
-    """What Sexton says of it."""
-    return diagnose(found)
-
-
 def top_cause(diagnosis: Diagnosis) -> str | None:
-    """The cause a reader would take away: the root of the first chain, else the gravest problem;
-    `None` where there is none."""
+    """The cause a reader would take away: the root of the first chain, else the most severe
+    problem; `None` if there is no problem."""
     if diagnosis.exit is not Exit.PROBLEM:
         return None
     if diagnosis.chains:
@@ -139,14 +133,14 @@ def top_cause(diagnosis: Diagnosis) -> str | None:
 
 
 def strength(diagnosis: Diagnosis) -> str:
-    """How sure the top chain is; empty where there is none."""
+    """Strength of the top chain; empty if there is no chain."""
     if diagnosis.exit is not Exit.PROBLEM or not diagnosis.chains:
         return ""
     return diagnosis.chains[0].strength.value
 
 
 def false_alarms(diagnosis: Diagnosis, expected: Expected) -> list[str]:
-    """Problems that the scene did not make."""
+    """Problems found that the scene did not cause."""
     return [
         finding.id
         for finding in diagnosis.findings
@@ -154,8 +148,8 @@ def false_alarms(diagnosis: Diagnosis, expected: Expected) -> list[str]:
     ]
 
 
-def wrongs(diagnosis: Diagnosis, expected: Expected) -> Iterator[str]:
-    """What is not as the scene's author knows it to be; nothing where all is right."""
+def mismatches(diagnosis: Diagnosis, expected: Expected) -> Iterator[str]:
+    """Differences from the expected diagnosis; none if it is right."""
     if int(diagnosis.exit) != expected.exit:
         yield f"exit {int(diagnosis.exit)}, expected {expected.exit}"
     top = top_cause(diagnosis)
@@ -170,22 +164,24 @@ def wrongs(diagnosis: Diagnosis, expected: Expected) -> Iterator[str]:
         if _verdict(known, name) is not Verdict.PRESENT:
             yield f"{name} is {_verdict(known, name)}, expected present"
     for name in expected.absent:
-        if _verdict(known, name) is Verdict.PRESENT and not of_before(known[name], diagnosis):
+        if _verdict(known, name) is Verdict.PRESENT and not predates_recording(
+            known[name], diagnosis
+        ):
             yield f"{name} is present: {known[name].summary}"
-    said = " ".join(_words(finding) for finding in diagnosis.findings if finding.is_problem)
+    text = " ".join(_finding_text(finding) for finding in diagnosis.findings if finding.is_problem)
     for name in expected.named:
-        if name not in said:
+        if name not in text:
             yield f"{name} is not named"
 
 
-def _words(finding: Finding) -> str:
+def _finding_text(finding: Finding) -> str:
     items = (f"{item.what} {item.value}" for item in finding.evidence)
     return " ".join((finding.summary, *items))
 
 
-def of_before(finding: Finding, diagnosis: Diagnosis) -> bool:
-    """Is it no more than a note, about a time before the recording began? The kernel's log reaches
-    back further than a scene, and what it tells of another hour is not the scene's."""
+def predates_recording(finding: Finding, diagnosis: Diagnosis) -> bool:
+    """Is it only a note (severity info) about the time before the recording? The kernel log goes
+    back further than the scene."""
     over = finding.end is not None and finding.end < diagnosis.start
     return over and not finding.is_problem
 
@@ -195,53 +191,49 @@ def _verdict(known: Mapping[str, Finding], name: str) -> Verdict | None:
 
 
 def _in_order(wanted: Sequence[str], found: Sequence[str]) -> bool:
-    """Do they all occur, in this order? A chain may know more steps between."""
+    """Do all occur in this order? The chain may have further steps in between."""
     rest = iter(found)
     return all(name in rest for name in wanted)
 
 
 def subject(incident: Incident) -> str:
-    """What `sexton why` is asked about: what the scene says, else what the top chain ends with,
-    else core 0."""
+    """Subject for `sexton why`: the one in scene.json, else the end of the top chain, else core
+    0."""
     if "why" in incident.scene:
         return str(incident.scene["why"])
     diagnosis = incident.diagnosis
     last = diagnosis.chains[0].symptom if diagnosis.chains else top_cause(diagnosis)
     entities = diagnosis.by_id[last].entities if last is not None else {}
-    for kind, words in _SUBJECTS:
+    for kind, template in _SUBJECTS:
         if entities.get(kind):
-            return words.format(entities[kind][0])
+            return template.format(entities[kind][0])
     return "core 0"
 
 
-def surfaces(incident: Incident) -> dict[str, str]:
-    """What every surface says of an incident, by the name of its golden file.
+def golden_outputs(incident: Incident) -> dict[str, str]:
+    """Output of each command for an incident, by the name of its golden file.
 
-    By the real command line, in this process: the same words at any time, on any machine.
+    Runs the real CLI in this process, so that the output is the same at any time on any machine.
     """
     source = ("--from", f"{incident.name}/{RECORDING}")
     made = {
-        "diagnosis.txt": _typed(incident.path.parent, "diagnose", *source),
-        "diagnosis.json": _typed(incident.path.parent, "diagnose", *source, "--json"),
+        "diagnosis.txt": _cli_output(incident.path.parent, "diagnose", *source),
+        "diagnosis.json": _cli_output(incident.path.parent, "diagnose", *source, "--json"),
     }
-    if has_why():
-        made["why.txt"] = _typed(incident.path.parent, "why", subject(incident), *source)
+    made["why.txt"] = _cli_output(incident.path.parent, "why", subject(incident), *source)
     return made
 
 
-def has_why() -> bool:
-    """Does this version know the command?"""
-    from sexton.cli.main import VERBS
-
-    return "why" in VERBS
-
-
-def _typed(directory: Path, *arguments: str) -> str:
-    """The output of one command, with the status it ended with."""
+def _cli_output(directory: Path, *arguments: str) -> str:
+    """Standard output of one command."""
     from sexton.cli.main import main
 
     out, err = io.StringIO(), io.StringIO()
-    with _anywhere(directory), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        _fixed_environment(directory),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         status = main(arguments)
     assert status in (0, 1, 3), f"{' '.join(arguments)}: {err.getvalue()}"
     assert not err.getvalue(), err.getvalue()
@@ -249,8 +241,8 @@ def _typed(directory: Path, *arguments: str) -> str:
 
 
 @contextlib.contextmanager
-def _anywhere(directory: Path) -> Iterator[None]:
-    """Nothing of the machine, the hour or the terminal shows: no CPU time, UTC, one width."""
+def _fixed_environment(directory: Path) -> Iterator[None]:
+    """Hide the machine, the time zone and the terminal: no CPU time, UTC, one width."""
     before = Path.cwd()
     nothing = SimpleNamespace(ru_utime=0.0, ru_stime=0.0, ru_maxrss=0)
     collecting = gc.isenabled()

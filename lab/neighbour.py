@@ -1,4 +1,4 @@
-"""A live process in a cgroup beside the dead: page cache and anonymous memory that can be lost."""
+"""A process in a cgroup beside zombies, with page cache and anonymous memory that it can lose."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.graveyard import remove
+from lab.zombie_maker import remove
 
 _LIVING = """
 import mmap, signal, sys
@@ -28,7 +28,7 @@ signal.pause()
 def neighbour(
     parent: Path, cache_bytes: int, anon_bytes: int, name: str = "neighbour"
 ) -> Iterator[Path]:
-    """Its cgroup, as long as it lives; it must outlive whatever is done beside it."""
+    """Yields its cgroup. Raises if the process died meanwhile."""
     home = parent / name
     home.mkdir()
     with tempfile.NamedTemporaryFile(dir="/var/tmp", prefix="neighbour-") as file:
@@ -42,10 +42,10 @@ def neighbour(
         assert child.stdout is not None
         try:
             if child.stdout.readline() != b"up\n":
-                raise RuntimeError("the neighbour did not come up")
+                raise RuntimeError("the neighbour did not start")
             yield home
             if child.poll() is not None:
-                raise RuntimeError("the neighbour died of it")
+                raise RuntimeError("the neighbour died")
         finally:
             child.kill()
             child.wait()
@@ -54,7 +54,7 @@ def neighbour(
 
 
 def memory_of(home: Path) -> tuple[int, int]:
-    """Its page cache and its anonymous memory, in bytes, read past any code that is under test."""
+    """Its page cache and anonymous memory in bytes, read without using code under test."""
     lines = (home / "memory.stat").read_text().splitlines()
     fields = {name: int(value) for name, value in (line.split() for line in lines)}
     if "total_cache" in fields:

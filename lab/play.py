@@ -1,23 +1,23 @@
-"""Play a scene for real, on this machine, and record it: ``python -m lab.play SCENE --out DIR``.
+"""Play a scene on this machine and record it: ``python -m lab.play SCENE --out DIR``.
 
 ::
 
-    python -m lab.play --list                       what there is, and what can be played here
+    python -m lab.play --list                       all scenes, and which can be played here
     python -m lab.play zombies_only --out /tmp/z    about a minute and a half; needs root
     sexton diagnose --from /tmp/z
 
-``sexton record DIR --stacks`` of this interpreter is started first (through `lab.recorder`, which
-also believes lines a scene has to type), then the scene is played, then the recorder is stopped as
-by Ctrl-C. ``DIR/scene.json`` tells what was really done: which lines were injected, what stands in
-for what, when each thing happened, and what a diagnosis must say of it.
+It starts ``sexton record DIR --stacks`` (through `lab.recorder`, which also accepts kernel log
+lines injected by a scene), plays the scene, then stops the recorder as Ctrl-C would.
+``DIR/scene.json`` lists what was done: injected lines, substitutes, when each event happened, and
+the expected diagnosis.
 
-With ``--live`` a scene whose work goes on is also diagnosed live at its end, when the recorder has
-stopped: ``DIR/live.json`` is what ``sexton diagnose --json`` said.
+With ``--live`` a scene that is still active at its end is also diagnosed live, after the recorder
+has stopped: ``DIR/live.json`` is the output of ``sexton diagnose --json``.
 
-The recorder's budget is lifted (``--cpu 100``): under software emulation it would soon give up the
-very sources a scene is about. Everything made is put away again, also on Ctrl-C and failures.
+The recorder runs without a CPU budget (``--cpu 100``), because under software emulation it would
+pause the very sources that the scene needs. Everything is cleaned up, also on Ctrl-C and failure.
 
-Exit: 0 played, 2 failed, 3 cannot be played here (and why), 130 interrupted.
+Exit status: 0 played, 2 failed, 3 cannot be played here (prints why), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from lab.graveyard import CannotDig
-from lab.patience import own_machine
+from lab.deadlines import in_lab_vm
 from lab.scenes import NAMES, all_scenes, load
 from lab.stage import CannotPlay, SceneFailed, Stage
+from lab.zombie_maker import CannotMakeZombies
 from sexton import __version__
 
 ROOT = Path(__file__).parents[1]
 SIZE = "128M"
-#: Under software emulation Python alone takes seconds to start, and decoding stacks a minute. To
-#: stop it has longer than its decoder (`lab.patience.CLOSE_S`).
+#: Under software emulation Python takes seconds to start and decoding stacks takes a minute. STOP_S
+#: exceeds the decoder's own limit (`lab.deadlines.CLOSE_S`).
 START_S, STOP_S, LIVE_S = 180.0, 600.0, 300.0
-#: How long a live diagnosis watches, as ``sexton diagnose`` does by itself.
+#: Duration of a live diagnosis: the default of ``sexton diagnose``.
 WATCH_S = 10
 FORMAT = "sexton.scene/1"
 
@@ -61,38 +61,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("scene", nargs="?", choices=NAMES, metavar="SCENE")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the recording goes")
     parser.add_argument(
-        "--seconds", type=float, metavar="N", help="a quick rehearsal: shorter waits, about so long"
+        "--seconds", type=float, metavar="N", help="shorten the waits to about N seconds in all"
     )
     parser.add_argument(
-        "--live", action="store_true", help="also diagnose live, where it goes on to its end"
+        "--live", action="store_true", help="also diagnose live, if still active at the end"
     )
-    parser.add_argument("--list", action="store_true", help="the scenes, and which can be played")
+    parser.add_argument("--list", action="store_true", help="list scenes and why some cannot play")
     args = parser.parse_args(argv)
     if args.list:
         return _list()
     if args.scene is None or args.out is None:
-        parser.error("a SCENE and --out DIR are needed, or --list")
+        parser.error("SCENE and --out DIR are required, unless --list is given")
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return play(load(args.scene), args.out, args.seconds, args.live)
-    except (CannotPlay, CannotDig) as reason:
+    except (CannotPlay, CannotMakeZombies) as reason:
         print(f"lab: {args.scene} cannot be played here: {reason}", file=sys.stderr)
         return 3
     except SceneFailed as error:
         print(f"lab: {args.scene} failed: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("lab: interrupted; everything was put away again", file=sys.stderr)
+        print("lab: interrupted; everything was cleaned up", file=sys.stderr)
         return 130
 
 
 def cable() -> str | None:
-    """The network card whose other end can stop reading (`lab.vm.cable`)."""
-    return "eth1" if own_machine() and Path("/sys/class/net/eth1").exists() else None
+    """The NIC whose peer can stop reading (`lab.vm.cable`)."""
+    return "eth1" if in_lab_vm() and Path("/sys/class/net/eth1").exists() else None
 
 
 def why_not(scene: ModuleType) -> str | None:
-    """Why it cannot be played here; `None` where it can, as far as one can tell before."""
+    """Why the scene cannot be played here; `None` if nothing known in advance prevents it."""
     if os.geteuid() != 0:
         return "it needs root"
     missing = [tool for tool in ("setpriv", "taskset", "nsenter") if shutil.which(tool) is None]
@@ -100,9 +100,9 @@ def why_not(scene: ModuleType) -> str | None:
         return f"no {', '.join(missing)} here: apt-get install util-linux"
     needs = scene.NEEDS
     if "systemd" in needs and not Path("/run/systemd/system").is_dir():
-        return "it needs a systemd as PID 1"
+        return "it needs systemd as PID 1"
     if "cable" in needs and cable() is None:
-        return "it needs the second network card of the lab's virtual machine"
+        return "it needs the second NIC of the lab's virtual machine"
     if "runc" in needs and shutil.which("runc") is None:
         return "no runc here: apt-get install runc"
     with Stage(Path("/nonexistent"), {}) as stage:
@@ -116,7 +116,7 @@ def why_not(scene: ModuleType) -> str | None:
 
 
 def play(scene: ModuleType, out: Path, seconds: float | None = None, live: bool = False) -> int:
-    """Record `scene` into `out`; `seconds` shortens its waits, `live` diagnoses what goes on."""
+    """Record `scene` into `out`; `seconds` shortens its waits, `live` adds a live diagnosis."""
     reason = why_not(scene)
     if reason is not None:
         raise CannotPlay(reason)
@@ -145,35 +145,35 @@ def play(scene: ModuleType, out: Path, seconds: float | None = None, live: bool 
 
 @contextlib.contextmanager
 def _recorder(scene: ModuleType, stage: Stage) -> Iterator[None]:
-    """Recording from here to the end, which is sealed whatever happens."""
+    """Record until the block ends; the recording is sealed even after a failure."""
     flags = ["--stacks"] if getattr(scene, "STACKS", True) else []
     flags += ["--size", SIZE, "--cpu", "100", *getattr(scene, "RECORDER", ())]
-    blindfold = scene.blindfold(stage) if hasattr(scene, "blindfold") else []
-    command = [*blindfold, sys.executable, "-m", "lab.recorder", str(stage.out), *flags]
+    container_view = scene.container_view(stage) if hasattr(scene, "container_view") else []
+    command = [*container_view, sys.executable, "-m", "lab.recorder", str(stage.out), *flags]
     log = stage.out / "recorder.log"
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         recorder = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
             env=environment(),
-            start_new_session=True,  # a Ctrl-C is for us; the recorder is stopped when we are
+            start_new_session=True,  # Ctrl-C must not reach the recorder: we stop it
         )
     try:
-        stage.until("the recorder", lambda: _records(recorder, stage.out), START_S)
+        stage.until("the recorder runs", lambda: _is_recording(recorder, stage.out), START_S)
         yield
     finally:
         _stop(recorder)
     if recorder.returncode:
-        raise SceneFailed(f"the recorder: {log.read_text(errors='replace').strip()[-400:]}")
+        raise SceneFailed(f"recorder: {log.read_text(errors='replace').strip()[-400:]}")
 
 
-def _records(recorder: subprocess.Popen[bytes], out: Path) -> bool:
+def _is_recording(recorder: subprocess.Popen[bytes], out: Path) -> bool:
     if recorder.poll() is not None:
         words = (out / "recorder.log").read_text(errors="replace").strip()
-        raise SceneFailed(f"the recorder ended with {recorder.returncode}: {words[-400:]}")
+        raise SceneFailed(f"recorder exited with status {recorder.returncode}: {words[-400:]}")
     return (out / "status.json").exists()
 
 
@@ -188,25 +188,25 @@ def _stop(recorder: subprocess.Popen[bytes]) -> None:
 
 
 def _diagnose(stage: Stage, watch_s: int) -> None:
-    """What Sexton says of this machine now."""
-    command = [sys.executable, "-m", "lab.patience", "diagnose", "--json"]
+    """Diagnose this machine live into ``live.json``."""
+    command = [sys.executable, "-m", "lab.deadlines", "diagnose", "--json"]
     command += ["--seconds", str(watch_s)]
-    with (stage.out / "live.json").open("wb") as said, (stage.out / "live.log").open("wb") as log:
+    with (stage.out / "live.json").open("wb") as output, (stage.out / "live.log").open("wb") as log:
         try:
             ended = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=log, cwd=ROOT,
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=log, cwd=ROOT,
                 env=environment(), timeout=LIVE_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise SceneFailed(f"the live diagnosis: no end within {LIVE_S:g} s") from None
+            raise SceneFailed(f"the live diagnosis did not end within {LIVE_S:g} s") from None
     if ended.returncode not in (0, 1, 3):
         words = (stage.out / "live.log").read_text(errors="replace").strip()
-        raise SceneFailed(f"the live diagnosis ended with {ended.returncode}: {words[-400:]}")
-    stage.moment("diagnosed live")
+        raise SceneFailed(f"live diagnosis exited with {ended.returncode}: {words[-400:]}")
+    stage.note("diagnosed live")
 
 
 def environment() -> dict[str, str]:
-    """In which this lab is found from anywhere."""
+    """Environment in which ``import lab`` works from any directory."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
@@ -214,7 +214,7 @@ def environment() -> dict[str, str]:
 def _note_scene(
     scene: ModuleType, stage: Stage, span: tuple[float, float], more: dict[str, Any]
 ) -> None:
-    """What was really done, beside the recording of it."""
+    """Write scene.json beside the recording."""
     began, ended = span
     document: dict[str, Any] = {
         "schema": FORMAT,

@@ -1,9 +1,9 @@
-"""What a committed recording must not tell: names that belong to the machine it was made on.
+"""Removes names from a committed recording that belong to the machine it was made on.
 
-Scrubbed are the host's name, its boot and machine ids, home directories and checkouts, and the
-names of processes that have no part in the incident: a process keeps its name where it is a kernel
-thread, where everybody has it (`EVERYBODY`), or where the scene named it. What is replaced is
-replaced by the same word everywhere, so that rows that spoke of one thing still do.
+Replaced are the host name, boot and machine ids, home directories and checkouts, and names of
+unrelated processes. A process keeps its name if it is a kernel thread, is common (`EVERYBODY`), or
+is listed by the scene. Each name gets the same replacement everywhere, so that related rows still
+match.
 
 >>> scrub = Scrub("box-17", private=frozenset({"paydaemon"}))
 >>> scrub("box-17: /home/ann/jobs/run.py, paydaemon[12] and /system.slice/paydaemon.service")
@@ -30,7 +30,7 @@ _END = r"(?:/[^\s:,;'\")\]]*)?"
 _HOME = re.compile(rf"(?<![\w.-])(?:/home/[^\s/:,;'\")\]]+|/root(?![\w.-])){_END}")
 _CHECKOUT = re.compile(rf"(?<![\w.-])/(?:work|workspace|builds|mnt)(?![\w.-]){_END}")
 _DISTRIBUTED = re.compile(r"[\w.+~-]+[-.](amd64|arm64|x86_64|aarch64|generic|aws|azure|gcp)")
-#: Programs that say nothing of whose machine it is.
+#: Programs found on any machine.
 EVERYBODY = re.compile(
     r"systemd(-[\w-]+)?|\(sd-pam\)|\([\w.-]{1,14}\)|init|dbus-daemon|agetty|login|cron|sshd"
     r"|udevd|rsyslogd|swapper(/\d+)?"
@@ -41,22 +41,22 @@ EVERYBODY = re.compile(
 
 
 class Scrub:
-    """Texts of one recording. `private` are names of processes that are nobody's business."""
+    """Scrubs the texts of one recording. `private` are process names to replace."""
 
     def __init__(self, host: str, private: frozenset[str] = frozenset(), release: str = "") -> None:
         self._private = private
         self._release = release
-        # Longest first; a short word would be found in every second path.
+        # Longest first; short words would match in too many paths.
         words = sorted((w for w in private if len(w) >= 4), key=lambda w: (-len(w), w))
         self._words = _any_of(words)
         self._host = _any_of([host] if len(host) >= 3 and host != HOST else [])
 
     def name(self, comm: str) -> str:
-        """The name of a process."""
+        """Scrub a process name."""
         return OTHER if comm in self._private else comm
 
     def __call__(self, text: str) -> str:
-        """Any other text."""
+        """Scrub any other text."""
         if self._release:
             text = text.replace(self._release, plain_release(self._release))
         text = _UUID.sub(BOOT, text)
@@ -70,7 +70,7 @@ class Scrub:
         return text
 
     def table(self, found: pa.Table) -> pa.Table:
-        """Every text of a table; columns called ``comm`` hold names."""
+        """Scrub every text of a table; columns called ``comm`` hold process names."""
         for place, field in enumerate(found.schema):
             how = self.name if field.name == "comm" else self
             column = _rewritten(found.column(place), how)
@@ -80,7 +80,7 @@ class Scrub:
 
 
 def plain_release(release: str) -> str:
-    """A kernel's release: as distributions call theirs, of a house's own build the numbers alone.
+    """A kernel release: unchanged for a distribution's kernel, only the version for a custom build.
 
     >>> plain_release("6.1.0-37-cloud-amd64"), plain_release("6.9.3-acme-prod-v12")
     ('6.1.0-37-cloud-amd64', '6.9.3')
@@ -94,7 +94,8 @@ def plain_release(release: str) -> str:
 def private_names(
     processes: Iterable[tuple[str, bool]], cast: Iterable[str] = ()
 ) -> frozenset[str]:
-    """Of (comm, is a kernel thread) the names that are neither everybody's nor of the cast."""
+    """Names that are neither common, kernel threads nor in `cast`; input: (comm, is kernel
+    thread)."""
     known = {*cast}
     seen = [*processes]
     known |= {comm for comm, kernel in seen if kernel}
@@ -110,12 +111,12 @@ def _any_of(words: list[str]) -> re.Pattern[str] | None:
 
 
 def _other_digest(text: str) -> str:
-    """Another one of that length, always the same for the same."""
+    """A different digest of the same length, always the same for the same input."""
     return hashlib.sha256(text.encode()).hexdigest()[: len(text)]
 
 
 def _rewritten(column: pa.ChunkedArray, how: Callable[[str], str]) -> pa.ChunkedArray | None:
-    """The column with its texts rewritten; `None` where it has none."""
+    """The column with its texts rewritten; `None` if it has no texts."""
     kind = column.type
     if pa.types.is_string(kind):
         return _texts(column, how)
@@ -126,7 +127,7 @@ def _rewritten(column: pa.ChunkedArray, how: Callable[[str], str]) -> pa.Chunked
 
 
 def _texts(column: pa.ChunkedArray, how: Callable[[str], str]) -> pa.ChunkedArray:
-    """Each distinct text once."""
+    """Rewrite each distinct text once."""
     known = {text: _one(text, how) for text in column.unique().to_pylist()}
     return pa.chunked_array([pa.array([known[text] for text in column.to_pylist()], pa.string())])
 
@@ -134,7 +135,7 @@ def _texts(column: pa.ChunkedArray, how: Callable[[str], str]) -> pa.ChunkedArra
 def _one(text: str | None, how: Callable[[str], str]) -> str | None:
     if text is None:
         return None
-    if text.startswith("{"):  # a mapping: its keys are ours
+    if text.startswith("{"):  # a JSON mapping: its keys are Sexton's
         try:
             document = json.loads(text)
         except ValueError:

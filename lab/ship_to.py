@@ -1,8 +1,9 @@
-"""``python -m lab.ship_to URL`` tries `sexton record --ship URL` against a real destination.
+"""``python -m lab.ship_to URL`` tests `sexton record --ship URL` against a real destination.
 
-Makes up a small recording with a reset in it, ships its pinned minutes, reads every file back and
-checks it, ships again (nothing may go twice), and deletes what it wrote. For object storage, which
-`make check` has none of: keys come from the environment as for the provider's own tools.
+It creates a small recording with a reset in it, ships its pinned minutes, reads every file back and
+checks it, ships again (nothing may be sent twice), and deletes what it wrote. For object storage,
+which `make check` does not have. Credentials come from the environment, as for the provider's own
+tools.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lab.synthetic.generate import write
 from lab.synthetic.plan import Plan
-from lab.synthetic.writing import write
 from sexton.record.ship import Shipper
 from sexton.store.pins import Pin, add_pin
 from sexton.store.recording import Recording
@@ -26,7 +27,7 @@ _MOST_S = 300.0
 
 
 def main(url: str) -> int:
-    """0 where all of it went well."""
+    """Returns 0 if everything worked."""
     node = f"ship-to-{secrets.token_hex(4)}"
     with tempfile.TemporaryDirectory(prefix="sexton-ship-") as scratch:
         directory, back = Path(scratch, "rec"), Path(scratch, "back")
@@ -46,20 +47,20 @@ def main(url: str) -> int:
         finally:
             _clear(files, f"{root}/{node}")
     good = same and found.whole and not again.counts.files
-    print("all is well" if good else "NOT as it should be")
+    print("passed" if good else "FAILED")
     return 0 if good else 1
 
 
 def _make(directory: Path) -> list[str]:
-    """A recording of twelve minutes, and the names of the segments that its pin holds."""
+    """Write a recording of twelve minutes; returns the names of the pinned segments."""
     plan = Plan(cores=8, hours=0.2, processes=50, cgroups=50, queues=4, units=40)
-    write(directory, plan, compacted=False)  # several segments, of which a pin holds some
+    write(directory, plan, compacted=False)  # several segments, some of them pinned
     segments = Recording(directory).segments
     first, last = segments[1], segments[4]
     span = (first.start[0], last.end[0])
     add_pin(directory, Pin("reset", "nic_reset", "eth0", "", first.boot_id, *span, first.start[1]))
     stacks = directory / "stacks" / "perf.data.20250101000000"
-    stacks.write_bytes(b"PERFILE2" + secrets.token_bytes(24 << 20))  # takes an upload in parts
+    stacks.write_bytes(b"PERFILE2" + secrets.token_bytes(24 << 20))  # needs a multipart upload
     os.utime(stacks, (last.end[1], last.end[1]))
     return [segment.name for segment in segments[1:5]]
 
@@ -78,7 +79,7 @@ def _ship(url: str, node: str, directory: Path) -> Shipper:
 
 
 def _remote(url: str) -> tuple[Any, str]:
-    """The destination as another program sees it."""
+    """The destination, opened with pyarrow instead of Sexton's own code."""
     from pyarrow import fs
 
     files, root = fs.FileSystem.from_uri(url)
@@ -86,7 +87,7 @@ def _remote(url: str) -> tuple[Any, str]:
 
 
 def _clear(files: Any, place: str) -> None:
-    for _ in range(8):  # a gateway to a real tree wants the inner directories gone first
+    for _ in range(8):  # some gateways need the inner directories deleted first
         try:
             files.delete_dir(place)
         except FileNotFoundError:

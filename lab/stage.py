@@ -1,12 +1,11 @@
-"""Where a scene is played: what it may use, and what is put away after it.
+"""What a scene uses to act on the machine, and the cleanup after it.
 
-A scene is `lab/scenes/<id>/scene.py`: a module with `ID`, `TITLE`, `SECONDS`, `NEEDS`, `EXPECTED`
-and ``play(stage)``; where something has to be there before the recording begins, also
-``prepare(stage)``; where what it made goes on to the end, `LIVE`, the cause that a live diagnosis
-must name then (`None`: that all is well); where the kernel needs it, `KERNEL`, words for its
-command line. Whatever it makes it makes through the stage, which puts
-it away in the reverse order at the end, after a failure and after Ctrl-C alike: processes by their
-ids, cgroups, mounts, units, namespaces.
+A scene is a module `lab/scenes/<id>/scene.py` with `ID`, `TITLE`, `SECONDS`, `NEEDS`, `EXPECTED`
+and ``play(stage)``. Optional: ``prepare(stage)``, run before the recording starts; `LIVE`, the
+cause that a live diagnosis must name if the scene is still active at its end (`None`: healthy);
+`KERNEL`, extra kernel command-line arguments. A scene creates everything through the stage, which
+removes it in reverse order at the end, after a failure and after Ctrl-C: processes by PID, cgroups,
+mounts, units, namespaces.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lab.graveyard import remove
-from lab.patience import own_machine
+from lab.deadlines import in_lab_vm
 from lab.recorder import FACILITY
+from lab.zombie_maker import remove
 from sexton.errors import SourceError
 from sexton.host.host import open_host
 from sexton.model.rows.cgroup import CgroupCensus
@@ -41,35 +40,35 @@ PREFIX = "sexton-lab"
 ACTORS = Path(__file__).with_name("actors")
 _ERROR = 3
 _UNITS = Path("/run/systemd/system")
-_Thing = TypeVar("_Thing")
+_T = TypeVar("_T")
 
 
 class CannotPlay(Exception):
-    """This machine cannot show that scene; the text says why."""
+    """This machine cannot play the scene; the text says why."""
 
 
 class SceneFailed(Exception):
-    """Something the scene needs died or did not come."""
+    """Something the scene needs died or did not appear in time."""
 
 
 class Stage:
-    """See the module. `pace` scales waits: 1.0 as written, less for a quick rehearsal."""
+    """See the module. `pace` scales waits: 1.0 as written, less for a quick run."""
 
     def __init__(self, out: Path, expected: Mapping[str, Any], pace: float = 1.0) -> None:
         self.out = out
         self.expected = dict(expected)
         self.pace = pace
-        #: Lines put into the kernel's log that no driver here said.
+        #: Lines written to the kernel log that no driver here printed.
         self.injected: list[str] = []
-        #: What stands in for something that cannot be had here, in words.
+        #: Descriptions of what replaces something this machine does not have.
         self.substitutes: list[str] = []
-        #: Why `expected` is not the scene's own.
+        #: Why `expected` differs from the scene's.
         self.adapted: list[str] = []
-        #: What truly happened when: UNIX time and words.
+        #: What happened when: UNIX time and description.
         self.moments: list[tuple[float, str]] = []
-        #: What a live diagnosis must name after the scene: see `lab.play`.
+        #: The cause that a live diagnosis must name: see `lab.play`.
         self.live_root: str | None = None
-        #: What `prepare` leaves for `play`.
+        #: Values that `prepare` passes to `play`.
         self.props: dict[str, Any] = {}
         self.layout: Layout = read_layout(open_host())
         self._stack = ExitStack()
@@ -81,11 +80,11 @@ class Stage:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if error[0] is not None and self.out.is_dir():  # what the actors said is gone with them
-            (self.out / "actors.log").write_text(self.said())
+        if error[0] is not None and self.out.is_dir():  # the original is deleted below
+            (self.out / "actors.log").write_text(self.actor_output())
         self._stack.__exit__(*error)
 
-    # What this machine is
+    # The machine
 
     @property
     def systemd(self) -> bool:
@@ -93,13 +92,13 @@ class Stage:
 
     @property
     def hierarchy(self) -> str:
-        """How the node is set up; an unused cgroup2 mount beside v1 makes no hybrid."""
+        """The cgroup hierarchy; an unused cgroup2 mount beside v1 does not count as hybrid."""
         known = self.layout.hierarchy
         return "v1" if known == "hybrid" and not self.systemd else known
 
     @property
-    def own_machine(self) -> bool:
-        return own_machine()
+    def in_lab_vm(self) -> bool:
+        return in_lab_vm()
 
     @cached_property
     def cores(self) -> list[int]:
@@ -107,76 +106,83 @@ class Stage:
 
     @cached_property
     def queue(self) -> NicQueue:
-        """A queue of a physical NIC that one core serves: the side that transmits first."""
+        """A queue of a physical NIC that a single core serves; transmit queues first."""
         try:
             rows = list(Queues(open_host()).collect())
         except SourceError as error:
-            raise CannotPlay(f"no NIC whose queues could be read: {error}") from error
+            raise CannotPlay(f"cannot read the queues of any NIC: {error}") from error
         fit = [row for row in rows if row.queue is not None and len(row.cpus) == 1]
         fit.sort(key=lambda row: ("tx" not in row.direction, row.nic, row.queue))
         if not fit:
-            raise CannotPlay("no NIC queue here is served by one core alone")
+            raise CannotPlay("no NIC queue here is served by a single core")
         return fit[0]
 
     @property
     def other_core(self) -> int:
-        """A core that does not serve the NIC's queue, where there is one."""
+        """A core that does not serve the NIC's queue, if there is one."""
         return next(
             (core for core in reversed(self.cores) if core != self.queue.cpus[0]), self.cores[0]
         )
 
-    def dying(self) -> int | None:
-        """Dead memory cgroups of the node."""
+    def dying_cgroups(self) -> int | None:
+        """Number of dying memory cgroups on the node."""
         row = next(iter(Census(open_host()).collect()))
         return row.dying if isinstance(row, CgroupCensus) else None
 
-    def live(self) -> int:
-        """Live ones."""
+    def live_cgroups(self) -> int:
+        """Number of live memory cgroups on the node."""
         row = next(iter(Census(open_host()).collect()))
         return (row.live or 0) if isinstance(row, CgroupCensus) else 0
 
-    # What is told of it afterwards
+    # scene.json
 
-    def moment(self, words: str) -> None:
-        """Write down what happens now: the truth that a diagnosis is held against."""
+    def note(self, words: str) -> None:
+        """Log an event with its time; diagnoses are compared with these events."""
         self.moments.append((time.time(), words))
         print(f"lab: {words}", file=sys.stderr, flush=True)
 
     def mark(self, text: str) -> None:
-        """As ``sexton recording mark``."""
+        """Leave a mark, as ``sexton recording mark`` does."""
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         leave_mark(self.out, remark_now(text, boot_id))
-        self.moment(f"marked: {text}")
+        self.note(f"marked: {text}")
 
-    def kmsg(self, line: str) -> None:
-        """Put a line into the kernel's log that nothing here would say, and own up to it."""
+    def inject_kmsg(self, line: str) -> None:
+        """Write a line to the kernel log that no driver here would print; scene.json lists it."""
         with open("/dev/kmsg", "wb", buffering=0) as log:
             log.write(f"<{FACILITY << 3 | _ERROR}>{line}\n".encode())
         self.injected.append(line)
-        self.moment(f"injected: {line}")
+        self.note(f"injected: {line}")
 
     def substitute(self, words: str) -> None:
         self.substitutes.append(words)
 
     def adapt(self, why: str, **changes: Any) -> None:
-        """This machine cannot show all of it: expect something else, and say why."""
+        """Change the expected diagnosis, because this machine cannot show the whole scene."""
         self.adapted.append(why)
         self.expected |= changes
         print(f"lab: {why}", file=sys.stderr, flush=True)
 
+    def expect_no_zombies(self, why: str) -> None:
+        """Expect a healthy node, because this kernel keeps no zombies."""
+        self.live_root = None
+        named = {"named": []} if "named" in self.expected else {}
+        absent = ["zombie_memcgs", "cgroup_churn", *self.expected["absent"]]
+        self.adapt(why, root=None, chain=[], present=[], absent=absent, exit=0, **named)
+
     # Time
 
     def wait(self, seconds: float) -> None:
-        """Let it go on; fails where something died that had to live."""
+        """Wait; fails if a process that must keep running died."""
         end = time.monotonic() + seconds * self.pace
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))
             for popen in self._needed:
                 if popen.poll() not in (None, 0):
-                    raise SceneFailed(f"{popen.args!r} ended with {popen.returncode}")
+                    raise SceneFailed(f"{popen.args!r} exited with status {popen.returncode}")
 
     def until(self, what: str, true: Callable[[], bool], within_s: float) -> None:
-        """Until `true()`, or `SceneFailed`."""
+        """Wait until `true()`; `SceneFailed` after `within_s`."""
         end = time.monotonic() + within_s
         while not true():
             if time.monotonic() > end:
@@ -186,14 +192,14 @@ class Stage:
     # Processes
 
     def run(self, *argv: str | Path, check: bool = True) -> str:
-        """Run to its end; its standard output."""
+        """Run a command to its end; returns its standard output."""
         words = " ".join(map(str, argv))
         try:
             ended = subprocess.run(
                 list(map(str, argv)), capture_output=True, text=True, timeout=300, check=False
             )
         except subprocess.TimeoutExpired:
-            raise SceneFailed(f"{words}: no end within five minutes") from None
+            raise SceneFailed(f"{words}: did not end within five minutes") from None
         if check and ended.returncode:
             raise SceneFailed(f"{words}: exit {ended.returncode}: {ended.stderr.strip()[-400:]}")
         return ended.stdout
@@ -206,9 +212,9 @@ class Stage:
         namespace: str | None = None,
         may_die: bool = False,
     ) -> subprocess.Popen[bytes]:
-        """Start it, on a core, in cgroups, in a network namespace; it is ended after the scene.
+        """Start a process on a core, in cgroups, in a network namespace; killed after the scene.
 
-        It dies with us whatever ends us.
+        The kernel kills it if we die.
         """
         command = ["setpriv", "--pdeathsig", "KILL"]
         if core is not None:
@@ -224,32 +230,32 @@ class Stage:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        self.adopt(started)
+        self.end_later(started)
         if not may_die:
             self._needed.append(started)
         return started
 
     def actor(self, name: str, *args: object, **how: Any) -> subprocess.Popen[bytes]:
-        """Start one of `lab/actors`; `how` as in `spawn`."""
+        """Start one of `lab/actors`; `how` are arguments of `spawn`."""
         words = [sys.executable, "-I", "-S", str(ACTORS / f"{name}.py"), *map(str, args)]
         return self.spawn(*words, **how)
 
-    def hold(self, name: str, *args: object, **how: Any) -> subprocess.Popen[bytes]:
-        """Start an actor that is to have its core to itself, whatever else is on it."""
+    def prioritized_actor(self, name: str, *args: object, **how: Any) -> subprocess.Popen[bytes]:
+        """Start an actor at the highest nice priority, so that it gets all of its core."""
         started = self.actor(name, *args, **how)
-        with contextlib.suppress(OSError):  # gone already, or a kernel without autogroups
+        with contextlib.suppress(OSError):  # already gone, or a kernel without autogroups
             os.setpriority(os.PRIO_PROCESS, started.pid, -20)
-            # A session is weighed as a whole: without this its inner ranks would mean nothing.
+            # Sessions compete as a whole (autogroup): without this a nice value has little effect.
             Path(f"/proc/{started.pid}/autogroup").write_text("-20")
         return started
 
-    def adopt(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-        """End it after the scene, with its session where it leads one."""
+    def end_later(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        """Kill it after the scene, with its process group if it leads one."""
         self._stack.callback(self.end, process)
         return process
 
     def end(self, process: subprocess.Popen[bytes]) -> None:
-        """End it now."""
+        """Kill it now."""
         if process in self._needed:
             self._needed.remove(process)
         if process.poll() is None:
@@ -261,31 +267,33 @@ class Stage:
         process.wait()
 
     def finish(self, process: subprocess.Popen[bytes], within_s: float) -> None:
-        """Let it come to its end; `SceneFailed` where that is none."""
+        """Wait for it to exit; `SceneFailed` if it fails or does not exit in time."""
         try:
             status = process.wait(timeout=within_s)
         except subprocess.TimeoutExpired:
-            raise SceneFailed(f"{process.args!r} did not end within {within_s:g} s") from None
+            raise SceneFailed(f"{process.args!r} did not exit within {within_s:g} s") from None
         if status:
-            raise SceneFailed(f"{process.args!r} ended with {status}: {self.said()[-400:]}")
+            raise SceneFailed(
+                f"{process.args!r} exited with status {status}: {self.actor_output()[-400:]}"
+            )
 
-    def said(self) -> str:
-        """What the actors printed so far."""
+    def actor_output(self) -> str:
+        """Everything the actors printed so far."""
         log = self.folder / "actors.log"
         return log.read_text(errors="replace") if log.exists() else ""
 
-    # Things that are put away
+    # Things to clean up
 
-    def open(self, thing: AbstractContextManager[_Thing]) -> _Thing:
-        """Enter it now, leave it after the scene."""
+    def enter(self, thing: AbstractContextManager[_T]) -> _T:
+        """Enter a context manager now, leave it after the scene."""
         return self._stack.enter_context(thing)
 
-    def later(self, do: Callable[..., object], *args: object) -> None:
-        """Do it after the scene."""
+    def at_end(self, do: Callable[..., object], *args: object) -> None:
+        """Call `do` after the scene."""
         self._stack.callback(do, *args)
 
     def tmpfs(self, name: str) -> Path:
-        """A tmpfs of our own."""
+        """Mount a tmpfs."""
         place = self.folder / name
         place.mkdir()
         self.run("mount", "-t", "tmpfs", "-o", "mode=755", PREFIX, place)
@@ -293,12 +301,19 @@ class Stage:
         return place
 
     def cgroup(self, controller: str, name: str = "") -> Path:
-        """A cgroup of our own with that controller: on v1 in its hierarchy, else on v2."""
+        """Make a cgroup with that controller: in its v1 hierarchy if there is one, else on v2."""
         top = self._hierarchy_of(controller)
         made = top / f"{PREFIX}-{os.getpid()}{name and '-'}{name}"
         if not made.is_dir():
             made.mkdir()
             self._stack.callback(remove, made)
+        return made
+
+    def limited_cgroup(self, name: str, limit_bytes: int) -> Path:
+        """Make a cgroup with a memory limit."""
+        made = self.cgroup("memory", name)
+        limit = "memory.limit_in_bytes" if self.layout.version == 1 else "memory.max"
+        (made / limit).write_text(str(limit_bytes))
         return made
 
     def _hierarchy_of(self, controller: str) -> Path:
@@ -312,50 +327,50 @@ class Stage:
                 continue
             if controller not in (top / "cgroup.controllers").read_text().split():
                 continue
-            handed = top / "cgroup.subtree_control"
-            if controller not in handed.read_text().split():
-                with contextlib.suppress(OSError):  # refused where a process lives in the root
-                    handed.write_text(f"+{controller}")
-                    self._stack.callback(_forget, handed, controller)
-            if controller in handed.read_text().split():
+            delegated = top / "cgroup.subtree_control"
+            if controller not in delegated.read_text().split():
+                with contextlib.suppress(OSError):  # refused if the root has processes
+                    delegated.write_text(f"+{controller}")
+                    self._stack.callback(_disable_controller, delegated, controller)
+            if controller in delegated.read_text().split():
                 return top
-        raise CannotPlay(f"no cgroup hierarchy here gives its children a {controller} controller")
+        raise CannotPlay(f"no cgroup hierarchy here delegates the {controller} controller")
 
-    def sweep(self, name: str) -> None:
-        """Remove a cgroup of ours from every hierarchy after the scene: runc makes it in all."""
+    def remove_at_end(self, name: str) -> None:
+        """Remove a cgroup from every hierarchy after the scene; runc creates it in each."""
         for mount in cgroup_mounts(open_host()):
-            self._stack.callback(_remove_if_there, Path(mount.mount_point) / name)
+            self._stack.callback(_remove_if_present, Path(mount.mount_point) / name)
 
     def unit(self, name: str, text: str) -> None:
-        """Let systemd know a unit of ours; stopped and forgotten after the scene."""
+        """Install a systemd unit; stopped and removed after the scene."""
         path = _UNITS / name
         if path.exists():
-            raise CannotPlay(f"{path} is there already")
-        self._stack.callback(self._forget_unit, name, path)
+            raise CannotPlay(f"{path} already exists")
+        self._stack.callback(self._remove_unit, name, path)
         path.write_text(text)
         self.run("systemctl", "daemon-reload")
 
-    def _forget_unit(self, name: str, path: Path) -> None:
+    def _remove_unit(self, name: str, path: Path) -> None:
         self.run("systemctl", "stop", name, check=False)
         path.unlink(missing_ok=True)
         self.run("systemctl", "daemon-reload", check=False)
         self.run("systemctl", "reset-failed", name, check=False)
 
 
-def _forget(handed: Path, controller: str) -> None:
+def _disable_controller(delegated: Path, controller: str) -> None:
     with contextlib.suppress(OSError):
-        handed.write_text(f"-{controller}")
+        delegated.write_text(f"-{controller}")
 
 
-def _remove_if_there(directory: Path) -> None:
+def _remove_if_present(directory: Path) -> None:
     if directory.is_dir():
         remove(directory)
 
 
 def _delete(folder: Path) -> None:
-    """Not through a mount that stayed: it may be somebody's files."""
+    """Delete the folder, unless something is still mounted in it: that could be other files."""
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     if any(line.split()[4].startswith(f"{folder}/") for line in mounts):
-        print(f"lab: {folder} is left, something is still mounted in it", file=sys.stderr)
+        print(f"lab: {folder} not deleted: something is still mounted in it", file=sys.stderr)
         return
     shutil.rmtree(folder, ignore_errors=True)

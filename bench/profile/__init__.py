@@ -1,1 +1,1 @@
-"""The profile engine beside perf script and FlameScope, on one capture, in one run."""
+"""The profile engine compared with perf script and FlameScope, on one capture, in one run."""

@@ -1,4 +1,4 @@
-"""A real capture of a load whose stacks hardly repeat: what is hard on every reader of stacks."""
+"""A real capture of a load whose stacks hardly repeat, which is hard for every stack reader."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import NamedTuple
 from bench.table import log
 
 _LOAD = Path(__file__).parent / "load.c"
-_HERTZ = 24_000  # many samples in little time: it is the reader that is measured
-_SPARE = 1.35  # some are lost where a virtual core is not run
+_HERTZ = 24_000  # many samples in little time: only the reader is measured
+_SPARE = 1.35  # some are lost while a virtual core does not run
 _BUILD = ("-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls")
 
 
 class Captured(NamedTuple):
-    """A perf.data, and why there is none."""
+    """A perf.data, or the reason why there is none."""
 
     path: Path
     reason: str = ""
@@ -29,7 +29,7 @@ class Captured(NamedTuple):
 
 @contextlib.contextmanager
 def captured(scratch: Path, samples: int) -> Iterator[Captured]:
-    """About so many samples of every core; the load ends with it."""
+    """Capture about `samples` samples of all cores; the load ends with the block."""
     compiler, perf = shutil.which("cc"), shutil.which("perf")
     out = scratch / "perf.data"
     if compiler is None or perf is None:

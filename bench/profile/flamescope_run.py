@@ -1,8 +1,8 @@
 """Runs FlameScope's own code on perf script text: ``python flamescope_run.py CHECKOUT TEXT``.
 
-Its web server and its guess at the kind of file are left out: they need packages that have nothing
-to do with reading a profile, so that stand-ins for Flask, magic and cachetools are enough. What is
-timed is its heatmap and its first flame graph of the whole capture.
+Its web server and its file type detection are left out: they need packages that have nothing to do
+with reading a profile, so stubs for Flask, magic and cachetools are enough. Timed are its heatmap
+and its first flame graph of the whole capture.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import types
 from typing import Any
 
 
-def stand_in(name: str, **members: Any) -> types.ModuleType:
+def stub(name: str, **members: Any) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__dict__.update(members)
     sys.modules[name] = module
@@ -24,11 +24,11 @@ def stand_in(name: str, **members: Any) -> types.ModuleType:
 
 def main(checkout: str, text: str) -> None:
     sys.path.insert(0, checkout)
-    stand_in("flask", abort=lambda code: sys.exit(f"FlameScope aborted with {code}"))
-    stand_in("magic", from_file=lambda *_, **__: "text/plain")
-    stand_in("cachetools", cached=lambda **_: lambda function: function, LRUCache=lambda **_: 0)
+    stub("flask", abort=lambda code: sys.exit(f"FlameScope aborted with {code}"))
+    stub("magic", from_file=lambda *_, **__: "text/plain")
+    stub("cachetools", cached=lambda **_: lambda function: function, LRUCache=lambda **_: 0)
     config = types.SimpleNamespace(PROFILE_DIR=os.path.dirname(os.path.abspath(text)))
-    stand_in("app", __path__=[os.path.join(checkout, "app")], config=config)
+    stub("app", __path__=[os.path.join(checkout, "app")], config=config)
     from app.perf.flame_graph import perf_generate_flame_graph
     from app.perf.heatmap import perf_read_offsets
 

@@ -1,5 +1,5 @@
-/* A load whose stacks hardly repeat: at each level one of sixteen functions is called by chance,
- * down to a random depth, and some work is done at the bottom, now and then in the kernel.
+/* A load whose stacks hardly repeat: each level calls one of sixteen functions at random, down to a
+ * random depth, and does some work at the bottom, now and then in the kernel.
  * Usage: load SECONDS. Build with frame pointers and without tail calls. */
 #include <stdint.h>
 #include <stdlib.h>

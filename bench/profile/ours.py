@@ -1,7 +1,7 @@
-"""What is measured of ours, in a process of its own: ``python -m bench.profile.ours FILE OUT``.
+"""Sexton's part, in a separate process: ``python -m bench.profile.ours FILE OUT``.
 
-Everything a person waits for: start-up, reading, symbols, the heatmap and the flame graph of the
-whole capture, as files that a browser shows.
+Everything a person waits for: start-up, reading, symbols, heatmap and flame graph of the whole
+capture, as files for a browser.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""perf script, and FlameScope where `FLAMESCOPE_DIR` points to a checkout of it."""
+"""perf script, and FlameScope if `FLAMESCOPE_DIR` points to a checkout of it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import NamedTuple
 from bench.table import log
 
 _RUNNER = Path(__file__).parent / "flamescope_run.py"
-#: FlameScope looks for a child among all its brothers: wide trees take it very long.
+#: FlameScope searches a child among all its siblings: wide trees take very long.
 MOST_S = 400.0
 
 
 class FlameScope(NamedTuple):
-    """What it took; `at_least` where it was not done when its time was up."""
+    """Its times; `at_least` if it did not finish in time."""
 
     heatmap_s: float | None
     flame_s: float | None
@@ -43,12 +43,12 @@ def perf_script(capture: Path, text: Path) -> float:
 
 
 def flamescope(text: Path) -> FlameScope:
-    """Its heatmap and its first flame graph of that text."""
+    """Time its heatmap and its first flame graph of that text."""
     checkout = os.environ.get("FLAMESCOPE_DIR", "")
     if not checkout:
         return FlameScope(None, None, reason="FLAMESCOPE_DIR is not set")
     if not Path(checkout, "app", "perf", "heatmap.py").is_file():
-        return FlameScope(None, None, reason="FLAMESCOPE_DIR is no checkout of FlameScope")
+        return FlameScope(None, None, reason="FLAMESCOPE_DIR is not a checkout of FlameScope")
     log(f"  FlameScope reads {text.stat().st_size / 1e6:.0f} MB (at most {MOST_S:.0f} s)")
     began = time.perf_counter()
     try:
@@ -59,12 +59,12 @@ def flamescope(text: Path) -> FlameScope:
             timeout=MOST_S,
             check=False,
         )
-        said, failed = ended.stdout, ended.stderr.strip()[-120:] if ended.returncode else ""
+        output, failed = ended.stdout, ended.stderr.strip()[-120:] if ended.returncode else ""
     except subprocess.TimeoutExpired as late:
-        said = late.stdout.decode() if isinstance(late.stdout, bytes) else (late.stdout or "")
-        failed = "" if "heatmap_s" in said else f"no heatmap in {MOST_S:.0f} s"
+        output = late.stdout.decode() if isinstance(late.stdout, bytes) else (late.stdout or "")
+        failed = "" if "heatmap_s" in output else f"no heatmap in {MOST_S:.0f} s"
     times: dict[str, float] = {}
-    for line in said.splitlines():
+    for line in output.splitlines():
         times.update(json.loads(line))
     if failed or "heatmap_s" not in times:
         return FlameScope(None, None, reason=f"it failed: {failed}")

@@ -1,7 +1,7 @@
-"""What a person waits for on a long recording: ``python -m bench.profile.ranges DIRECTORY OUT``.
+"""Response times on a long recording: ``python -m bench.profile.ranges DIRECTORY OUT``.
 
-Opened once: the heatmap of all of it within the second, and flame graphs of five seconds at moments
-that were not looked at before.
+Opens it once: the subsecond heatmap of all of it, and flame graphs of five seconds at times not
+drawn before.
 """
 
 from __future__ import annotations

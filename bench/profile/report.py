@@ -1,4 +1,4 @@
-"""All parts of the profile engine's bench, held against what was promised."""
+"""All parts of the profile engine's benchmark, compared with the promises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.profile import kept
+from bench.profile import recorded_stacks
 from bench.profile.capture import captured, scratch_directory
 from bench.profile.peers import FlameScope, flamescope, perf_script
 from bench.table import Measured, against_limit, log, spread
@@ -22,21 +22,21 @@ _WHAT = "heatmap and flame graph of a whole capture"
 
 
 def measure(samples: int, take: Callable[[Measured], None]) -> list[str]:
-    """Runs everything on one capture; each line is handed to `take` as soon as it is known."""
-    beside: list[str] = []
+    """Run everything on one capture; each row goes to `take` as soon as it is known."""
+    notes: list[str] = []
     with scratch_directory() as scratch, captured(Path(scratch), samples) as capture:
         if capture.reason:
             take(against_limit(_WHAT, None, 0.5, "of perf script", capture.reason))
-            return beside
+            return notes
         text = Path(scratch, "perf.txt")
         ours, peer = [], []
-        for _ in range(_ROUNDS):  # in turn, so that a machine that slows down hits both
+        for _ in range(_ROUNDS):  # in turn, so that a slower machine affects both
             peer.append(perf_script(capture.path, text))
             ours.append(run_ours(capture.path, Path(scratch), {}))
             log(f"  perf script {peer[-1]:.1f} s, ours {ours[-1]['wall_s']:.2f} s")
         first = ours[0]
         size = capture.path.stat().st_size
-        beside.append(
+        notes.append(
             f"The capture: {first['samples']:,} samples in {size / 1e6:.0f} MB, "
             f"{first['stacks']:,} distinct stacks of named functions; "
             f"{text.stat().st_size / 1e6:.0f} MB as text. "
@@ -60,16 +60,16 @@ def measure(samples: int, take: Callable[[Measured], None]) -> list[str]:
             )
         )
         log("profile: stacks within a recording")
-        kept.measure(Path(scratch), capture.path, take)
-    return beside
+        recorded_stacks.measure(Path(scratch), capture.path, take)
+    return notes
 
 
 def run_ours(capture: Path, out: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """One process: start-up, reading, symbols, heatmap, flame graph, both written."""
+    """One process: start-up, reading, symbols, heatmap and flame graph, both written."""
     began = os.times().elapsed
     ended = subprocess.run(
         [sys.executable, "-m", "bench.profile.ours", str(capture), str(out)],
-        # Names that an earlier bench kept would be a head start.
+        # Symbols cached by an earlier run would be an advantage.
         env={**os.environ, "XDG_CACHE_HOME": str(out / "cache"), **environment},
         capture_output=True,
         text=True,
@@ -79,7 +79,7 @@ def run_ours(capture: Path, out: Path, environment: Mapping[str, str]) -> dict[s
 
 
 def _enough(what: str, found: int, least: int) -> Measured:
-    """An easier capture than promised would flatter us."""
+    """An easier capture than promised would favour Sexton."""
     return Measured(what, f"{found:,}", f"at least {least:,}", least / max(found, 1), 1, "≤ 1")
 
 
@@ -91,11 +91,11 @@ def _against(ours: list[float], peer: list[float], scope: FlameScope) -> list[Me
         )
     ]
     if scope.seconds is None:
-        said = f"perf script and FlameScope: not run: {scope.reason}"
-        lines.append(Measured(_WHAT, f"{spread(ours)} s", said, None, 1 / 40, "≤ 1/40"))
+        peer_text = f"perf script and FlameScope: not run: {scope.reason}"
+        lines.append(Measured(_WHAT, f"{spread(ours)} s", peer_text, None, 1 / 40, "≤ 1/40"))
         return lines
     whole = text + scope.seconds
     more = "more than " if scope.at_least else ""
-    said = f"perf script {text:.1f} s, FlameScope {more}{scope.seconds:.0f} s"
-    lines.append(Measured(_WHAT, f"{spread(ours)} s", said, here / whole, 1 / 40, "≤ 1/40"))
+    peer_text = f"perf script {text:.1f} s, FlameScope {more}{scope.seconds:.0f} s"
+    lines.append(Measured(_WHAT, f"{spread(ours)} s", peer_text, here / whole, 1 / 40, "≤ 1/40"))
     return lines

@@ -1,1 +1,1 @@
-"""The recorder's proof: what it costs beside its peers, on a machine with a crowd on it."""
+"""The recorder's cost compared with its peers, on a crowded machine."""

@@ -1,12 +1,12 @@
-"""What a program costs with everything it starts: CPU, memory and bytes, of the whole tree.
+"""The cost of a program with everything it starts: CPU, memory and bytes of the whole tree.
 
-CPU comes from a cgroup of our own, which also counts children that live for a millisecond or
-outlive their parent: cpuacct (v1) or `cpu.stat` (v2, there without any controller). What the kernel
-does in interrupts on behalf of a program (perf's samples, BPF on a tracepoint) is
-charged to the task that was interrupted, and is not in here: see `slowdown` and `flood`.
+CPU comes from a separate cgroup, which also counts children that live for a millisecond or outlive
+their parent: cpuacct (v1) or `cpu.stat` (v2, present without any controller). Kernel work in
+interrupts on behalf of a program (perf's samples, BPF on a tracepoint) is charged to the
+interrupted task and is not included: see `slowdown` and `flood`.
 
-Memory is the sum of VmHWM, each process's own peak, over the processes alive at once, looked at
-twice a second; pages they share count once for each, so the sum errs against the program.
+Memory is the sum of VmHWM, each process's own peak, over the processes alive at the same time,
+sampled twice a second. Shared pages count once per process, so the sum is an upper bound.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import IO
 
 from sexton.model.text import printable
 
-_LOOK_S = 0.5
+_INTERVAL_S = 0.5
 _GRACE_S = 15
 
 
@@ -41,13 +41,13 @@ class Program:
     ends_itself: bool = True
     tick: Callable[[], None] | None = None
     cores: frozenset[int] | None = None
-    patience_s: float = 15
-    fine: frozenset[int] = frozenset({0})
+    deadline_s: float = 15
+    ok_statuses: frozenset[int] = frozenset({0})
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run cost; the window begins when the warm-up is over and ends with the program."""
+    """The cost of a run; the window starts after the warm-up and ends with the program."""
 
     window_s: float
     cpu_s: float
@@ -61,7 +61,7 @@ class Cost:
 
     @property
     def share(self) -> float:
-        """CPU as percent of one core, once started, all that it does at its end counted in."""
+        """CPU as percent of one core after start-up, including all work at its end."""
         return 100 * self.cpu_s / self.window_s
 
     @property
@@ -70,7 +70,7 @@ class Cost:
 
 
 class Account:
-    """One cgroup that a program and whatever it starts live in."""
+    """A cgroup for a program and everything it starts."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -131,7 +131,7 @@ def resident(status: str) -> int:
 
 
 def written(io: str) -> int:
-    """Bytes sent towards storage from `/proc/PID/io`, children waited for included.
+    """Bytes sent to storage from `/proc/PID/io`, including waited-for children.
 
     >>> written("rchar: 9\\nwchar: 7\\nread_bytes: 0\\nwrite_bytes: 4096\\n")
     4096
@@ -141,58 +141,58 @@ def written(io: str) -> int:
 
 
 def size_of(path: Path) -> int:
-    """Bytes kept in a file or in all files under a directory."""
+    """Bytes in a file, or in all files below a directory."""
     if path.is_file():
         return path.stat().st_size
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
 def hierarchy() -> Path:
-    """Where a cgroup that accounts CPU can be made."""
+    """A hierarchy whose cgroups account CPU."""
     v1 = Path("/sys/fs/cgroup/cpuacct")
     return v1 if v1.is_dir() else Path("/sys/fs/cgroup")
 
 
 @contextmanager
 def account() -> Iterator[Account]:
-    """A cgroup of our own; what is still in it at the end is killed."""
+    """A cgroup whose remaining processes are killed at the end."""
     directory = hierarchy() / f"sexton-bench-cost-{os.getpid()}"
     directory.mkdir()
     ours = Account(directory)
     try:
         yield ours
     finally:
-        _empty(ours)
+        _kill_all(ours)
         directory.rmdir()
 
 
 class EndedEarly(Exception):
-    """A program that was to run while something else is measured has ended before."""
+    """A program ended although it should run during a measurement."""
 
 
 @contextmanager
 def running(program: Program, ours: Account) -> Iterator[None]:
-    """Runs the program inside the account while something else is measured, then ends it."""
+    """Run the program in the account during another measurement, then end it."""
     with tempfile.TemporaryFile() as errors:
         child = _spawn(program, ours, errors)
         early = False
         try:
             yield
-            early = _over(child, 0)
+            early = _has_exited(child, 0)
         finally:
-            if not _over(child, 0):
+            if not _has_exited(child, 0):
                 os.kill(child, signal.SIGTERM)
-            if not _over(child, _GRACE_S):
+            if not _has_exited(child, _GRACE_S):
                 os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
         if early:
             code = os.waitstatus_to_exitcode(status)
-            raise EndedEarly(f"{program.name} ended too early with {code}{_last_words(errors)}")
+            raise EndedEarly(f"{program.name} exited early with {code}{_last_error(errors)}")
 
 
 @dataclass
-class _Looks:
-    """What was seen of a program while it ran."""
+class _Observed:
+    """Samples of a running program."""
 
     peak_bytes: int = 0
     resident: list[int] = field(default_factory=list)
@@ -203,77 +203,77 @@ class _Looks:
 
 
 def cost(program: Program, warm_up_s: float) -> Cost:
-    """Runs the program to its end and adds up what it took."""
+    """Run the program to its end and sum up its cost."""
     with account() as ours, tempfile.TemporaryFile() as errors:
         own_peak = high_water(_read("/proc/self/status"))
         began = time.monotonic()
         child = _spawn(program, ours, errors)
-        looks = _look_on(program, ours, (child, began, warm_up_s))
-        # A zombie still tells what it and the children it waited for have written.
-        wrote = max(looks.written_bytes, written(_read(f"/proc/{child}/io")))
+        observed = _observe(program, ours, (child, began, warm_up_s))
+        # A zombie process still has the bytes that it and its waited-for children wrote.
+        wrote = max(observed.written_bytes, written(_read(f"/proc/{child}/io")))
         _, status, usage = os.wait4(child, 0)
         ended = time.monotonic() - began
-        # Before exec the child was a copy of us, and the kernel remembers that peak too.
+        # Before exec the child was a copy of this process, and its peak includes that.
         known = usage.ru_maxrss * 1024 if usage.ru_maxrss * 1024 > own_peak * 1.05 else 0
-        failure = _failure(program, status, looks.stopping, ended)
+        failure = _failure(program, status, observed.stopping, ended)
         return Cost(
-            window_s=ended - looks.start_at,
-            cpu_s=ours.cpu_s() - looks.start_cpu_s,
-            start_cpu_s=looks.start_cpu_s,
-            peak_bytes=max(looks.peak_bytes, known),
-            steady_bytes=int(median(looks.resident)) if looks.resident else 0,
+            window_s=ended - observed.start_at,
+            cpu_s=ours.cpu_s() - observed.start_cpu_s,
+            start_cpu_s=observed.start_cpu_s,
+            peak_bytes=max(observed.peak_bytes, known),
+            steady_bytes=int(median(observed.resident)) if observed.resident else 0,
             written_bytes=wrote,
             whole_s=ended,
             left_behind=len(ours.pids()),
-            failure=failure and failure + _last_words(errors),
+            failure=failure and failure + _last_error(errors),
         )
 
 
-def _look_on(program: Program, ours: Account, run: tuple[int, float, float]) -> _Looks:
-    """Until the program is over; a server is asked to end, and one that will not end is killed."""
+def _observe(program: Program, ours: Account, run: tuple[int, float, float]) -> _Observed:
+    """Sample until the program exits; a server gets SIGTERM, and SIGKILL if it does not exit."""
     child, began, warm_up_s = run
-    late = program.patience_s if program.ends_itself else 0
-    looks = _Looks()
+    late = program.deadline_s if program.ends_itself else 0
+    observed = _Observed()
     warm, ticked = warm_up_s == 0, 0
-    while not _over(child, _LOOK_S):
+    while not _has_exited(child, _INTERVAL_S):
         now = time.monotonic() - began
         if not warm and now >= warm_up_s:
-            warm, looks.start_at, looks.start_cpu_s = True, now, ours.cpu_s()
-        if program.tick and now >= ticked + 1 and not looks.stopping:
+            warm, observed.start_at, observed.start_cpu_s = True, now, ours.cpu_s()
+        if program.tick and now >= ticked + 1 and not observed.stopping:
             ticked = int(now)
             program.tick()
-        looks.peak_bytes = max(looks.peak_bytes, ours.peak_bytes())
-        looks.resident += [ours.resident_bytes()] if warm else []
-        looks.written_bytes = max(looks.written_bytes, ours.written_bytes())
-        if not looks.stopping and now >= program.seconds + late:
-            looks.stopping = True
+        observed.peak_bytes = max(observed.peak_bytes, ours.peak_bytes())
+        observed.resident += [ours.resident_bytes()] if warm else []
+        observed.written_bytes = max(observed.written_bytes, ours.written_bytes())
+        if not observed.stopping and now >= program.seconds + late:
+            observed.stopping = True
             os.kill(child, signal.SIGTERM)
-        elif looks.stopping and now >= program.seconds + late + _GRACE_S:
+        elif observed.stopping and now >= program.seconds + late + _GRACE_S:
             os.kill(child, signal.SIGKILL)
-    return looks
+    return observed
 
 
 def _failure(program: Program, status: int, expected: bool, ended: float) -> str:
     code = os.waitstatus_to_exitcode(status)
     if program.ends_itself and expected:
-        return f"did not end by itself within {ended:.0f} s"
+        return f"did not exit within {ended:.0f} s"
     if ended < program.seconds * 0.9:
-        return f"ended after {ended:.1f} s of {program.seconds:.0f} with {code}"
-    if program.ends_itself and code not in program.fine:
+        return f"exited after {ended:.1f} s of {program.seconds:.0f} with {code}"
+    if program.ends_itself and code not in program.ok_statuses:
         return f"exit code {code}"
     return ""
 
 
-def _last_words(errors: IO[bytes]) -> str:
-    """The last line a program complained with."""
+def _last_error(errors: IO[bytes]) -> str:
+    """The program's last error line."""
     errors.seek(0)
     lines = errors.read().decode(errors="replace").split("\n")
-    said = [line.strip() for line in lines if line.strip()]
-    return f": {printable(said[-1][:200])}" if said else ""
+    complaints = [line.strip() for line in lines if line.strip()]
+    return f": {printable(complaints[-1][:200])}" if complaints else ""
 
 
 def _spawn(program: Program, ours: Account, errors: IO[bytes]) -> int:
-    """Starts it inside the account; comes back when it has become the program."""
+    """Start it in the account; returns after exec."""
     reading, writing = os.pipe()  # closed by exec
     child = os.fork()
     if child:
@@ -295,7 +295,7 @@ def _spawn(program: Program, ours: Account, errors: IO[bytes]) -> int:
         os._exit(127)
 
 
-def _over(child: int, within_s: float) -> bool:
+def _has_exited(child: int, within_s: float) -> bool:
     handle = os.pidfd_open(child)
     try:
         return bool(select.select([handle], [], [], within_s)[0])
@@ -303,7 +303,7 @@ def _over(child: int, within_s: float) -> bool:
         os.close(handle)
 
 
-def _empty(ours: Account) -> None:
+def _kill_all(ours: Account) -> None:
     for _ in range(100):
         pids = ours.pids()
         if not pids:
@@ -319,5 +319,5 @@ def _empty(ours: Account) -> None:
 def _read(path: str) -> str:
     try:
         return Path(path).read_text(errors="replace")
-    except OSError:  # gone between the list and the look
+    except OSError:  # exited since it was listed
         return ""

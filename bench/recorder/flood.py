@@ -1,7 +1,7 @@
-"""A flood of small packets through a veth pair of our own: what is lost while we watch.
+"""A flood of small packets through a veth pair: how much recording slows it down.
 
-Every packet raises NET_RX once on the sender's core, the dearest case there is for a probe on
-softirqs. Sender and receiver are pinned; the conditions take turns, several rounds.
+Every packet raises NET_RX once on the sender's core, the worst case for a softirq probe. Sender and
+receiver are pinned; the conditions take turns for several rounds.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from bench.table import Measured, log, spread
 
 _CLONE_NEWNET = 0x40000000
 _PORT = 9
-_ADDRESSES = ("192.0.2.1", "192.0.2.2")  # documentation's own: routed nowhere
-# What one would type: every vector, every raise, a clock read each, the newest raise kept.
+_ADDRESSES = ("192.0.2.1", "192.0.2.2")  # reserved for documentation, never routed
+# A typical one-liner: every vector, every raise, a clock read each, the newest raise kept.
 NAIVE = (
     "tracepoint:irq:softirq_raise { @raised[cpu, args->vec] = nsecs; } "
     "tracepoint:irq:softirq_entry /@raised[cpu, args->vec]/ "
@@ -39,19 +39,19 @@ NAIVE = (
 
 @dataclass(frozen=True)
 class Flooded:
-    """Packets a second in each round of one condition, and with nothing before and after it."""
+    """Packets per second in each round of one condition, and with nothing before and after it."""
 
     name: str
     rates: tuple[float, ...]
     free: tuple[float, ...]
 
     def line(self) -> Measured:
-        # Round by round, for the machine's own speed wanders.
+        # Per round, because the machine's speed varies.
         ratios = [mine / free for mine, free in zip(self.rates, self.free, strict=True)]
         return Measured(
             f"packet flood, {self.name}",
             f"{spread([rate / 1000 for rate in self.rates], 0)} thousand packets a second, "
-            f"{dearer(self.rates, self.free):+.0f} ns each",
+            f"{extra_ns(self.rates, self.free):+.0f} ns each",
             f"nothing running {spread([value / 1000 for value in self.free], 0)}",
             statistics.median(ratios),
             None,
@@ -59,10 +59,10 @@ class Flooded:
         )
 
 
-def dearer(rates: Sequence[float], free: Sequence[float]) -> float:
-    """Nanoseconds by which a packet became dearer, the median over rounds.
+def extra_ns(rates: Sequence[float], free: Sequence[float]) -> float:
+    """Extra nanoseconds per packet, the median over rounds.
 
-    >>> dearer([100_000, 80_000, 50_000], [100_000, 100_000, 100_000])
+    >>> extra_ns([100_000, 80_000, 50_000], [100_000, 100_000, 100_000])
     2500.0
     """
     pairs = zip(rates, free, strict=True)
@@ -82,7 +82,7 @@ def conditions(plan: Plan) -> dict[str, Callable[[], AbstractContextManager[obje
 
 
 def flood(plan: Plan) -> list[Measured]:
-    """Every condition in turn, each round, with nothing running before and after it."""
+    """Every condition in turn in each round, with nothing running before and after it."""
     taken: dict[str, list[tuple[float, float]]] = {}
     failed: dict[str, str] = {}
     with pair() as spaces:
@@ -112,14 +112,14 @@ def flood(plan: Plan) -> list[Measured]:
 
 
 def reasons(plan: Plan) -> dict[str, str]:
-    """Why a condition is not among those tried."""
+    """Why a condition was not measured."""
     bpftrace = "" if find("bpftrace") else "bpftrace is not installed: apt-get install bpftrace"
     return {"record": ours.absent(plan.sexton), "a naive bpftrace one-liner": bpftrace}
 
 
 @contextmanager
 def pair() -> Iterator[tuple[str, str]]:
-    """Two network namespaces of our own joined by a veth pair that exists nowhere else."""
+    """Two temporary network namespaces joined by a veth pair."""
     ip = find("ip")
     if ip is None:
         raise RuntimeError("ip is not installed: apt-get install iproute2")
@@ -152,7 +152,7 @@ def _naive(bpftrace: str) -> Iterator[None]:
 
 
 def _packets(spaces: tuple[str, str], seconds: float) -> float:
-    """Packets a second sent on one core while another takes them in."""
+    """Packets per second sent on one core while another receives them."""
     cores = sorted(os.sched_getaffinity(0))
     with children(1, lambda: _receive(spaces[1], cores[0])):
         time.sleep(0.2)
@@ -174,14 +174,14 @@ def _send(space: str, core: int, seconds: float) -> float:
 
         def some() -> int:
             sent = 0
-            # Nobody listens for a moment, or a queue is full: a flood goes on.
+            # No listener yet, or a full queue: keep sending.
             with contextlib.suppress(ConnectionRefusedError, BlockingIOError):
                 for _ in range(100):
                     out.send(payload)
                     sent += 1
             return sent
 
-        # The mean: a probe that is on for one second in ten must show.
+        # The mean, so that a probe that is on for one second in ten shows up.
         return statistics.fmean(undisturbed(some, core, seconds))
 
 

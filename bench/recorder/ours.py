@@ -1,4 +1,4 @@
-"""Our recorder, in the shapes that are promised something."""
+"""Sexton's recorder, in the configurations that have promises."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from bench.recorder.account import Program
-from bench.recorder.peers import Bed, Peer, Run
+from bench.recorder.peers import Peer, Run, RunSpec
 from sexton.record.stacks import Rotation
 
 HERTZ = Rotation.for_cores(os.cpu_count() or 1).hertz
@@ -22,12 +22,12 @@ FULL_NAME = "sexton record --stacks, probe and ring"
 
 
 def recorder(sexton: str, name: str, watches: str, flags: tuple[str, ...]) -> Peer:
-    def prepare(bed: Bed) -> Run | str:
+    def prepare(spec: RunSpec) -> Run | str:
         reason = absent(sexton)
         if reason:
             return reason
-        out = bed.directory / "ours"
-        return Run(Program(name, argv(sexton, out, bed.seconds, flags), bed.seconds), out)
+        out = spec.directory / "ours"
+        return Run(Program(name, argv(sexton, out, spec.seconds, flags), spec.seconds), out)
 
     return Peer(name, watches, prepare)
 
@@ -46,7 +46,7 @@ def variants(sexton: str) -> dict[str, Peer]:
 
 
 def absent(sexton: str) -> str:
-    """Why our recorder cannot be run, or nothing."""
+    """Why Sexton's recorder cannot run; empty if it can."""
     try:
         result = subprocess.run([sexton, "record", "--help"], capture_output=True, check=False)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The recorders we stand beside, each watching once a second, with its reason where it cannot run.
+"""The peers: recorders that sample once a second, with a reason if one cannot run.
 
-What they keep differs, and the table says so: `sadc` knows neither processes nor cgroups, `atop`
-every process, `node_exporter` what its collectors add up, `below` processes and v2's cgroups.
+They record different things, as the table says: `sadc` neither processes nor cgroups, `atop` every
+process, `node_exporter` its collectors' totals, `below` processes and v2's cgroups.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from bench.recorder.account import Program
 
 
 @dataclass(frozen=True)
-class Bed:
-    """Where a run may write, and how long it lasts."""
+class RunSpec:
+    """A run's directory and duration."""
 
     directory: Path
     seconds: int
@@ -45,7 +45,7 @@ class Scraper:
 
 @dataclass(frozen=True)
 class Run:
-    """A program ready to start, with where its bytes are counted."""
+    """A program ready to start, and where its output is counted."""
 
     program: Program
     kept: Path | None = None
@@ -54,33 +54,33 @@ class Run:
 
 @dataclass(frozen=True)
 class Peer:
-    """A recorder: how it is called, and what it watches."""
+    """A recorder: its name, and what it watches."""
 
     name: str
     watches: str
-    prepare: Callable[[Bed], Run | str]
+    prepare: Callable[[RunSpec], Run | str]
 
 
-def sadc(bed: Bed) -> Run | str:
+def sadc(spec: RunSpec) -> Run | str:
     found = find("sadc")
     if found is None:
         return "not installed: apt-get install sysstat"
-    out = bed.directory / "sadc"
+    out = spec.directory / "sadc"
     return Run(
-        _program("sadc", (found, "-S", "ALL", "1", str(bed.seconds + 1), str(out)), bed), out
+        _program("sadc", (found, "-S", "ALL", "1", str(spec.seconds + 1), str(out)), spec), out
     )
 
 
-def atop(bed: Bed) -> Run | str:
+def atop(spec: RunSpec) -> Run | str:
     found = find("atop")
     if found is None:
         return "not installed: scripts/system-packages unpacks it"
-    out = bed.directory / "atop"
-    return Run(_program("atop", (found, "-w", str(out), "1", str(bed.seconds)), bed), out)
+    out = spec.directory / "atop"
+    return Run(_program("atop", (found, "-w", str(out), "1", str(spec.seconds)), spec), out)
 
 
-def node_exporter(*collectors: str) -> Callable[[Bed], Run | str]:
-    def prepare(bed: Bed) -> Run | str:
+def node_exporter(*collectors: str) -> Callable[[RunSpec], Run | str]:
+    def prepare(spec: RunSpec) -> Run | str:
         found = find("prometheus-node-exporter") or find("node_exporter")
         if found is None:
             return "not installed: scripts/system-packages unpacks it"
@@ -88,30 +88,30 @@ def node_exporter(*collectors: str) -> Callable[[Bed], Run | str]:
         listen = f"--web.listen-address=127.0.0.1:{port}"
         argv = (found, listen, *(f"--collector.{collector}" for collector in collectors))
         scraper = Scraper(port)
-        program = Program("node_exporter", argv, bed.seconds, ends_itself=False, tick=scraper)
+        program = Program("node_exporter", argv, spec.seconds, ends_itself=False, tick=scraper)
         return Run(program, None, scraper)
 
     return prepare
 
 
-def below(bed: Bed) -> Run | str:
+def below(spec: RunSpec) -> Run | str:
     found = find("below")
     if found is None:
         return "not installed: no Debian 12 package; cargo install below, with clang"
-    config = bed.directory / "below.conf"
-    store = bed.directory / "below-store"
-    logs = bed.directory / "below-log"
+    config = spec.directory / "below.conf"
+    store = spec.directory / "below-store"
+    logs = spec.directory / "below-log"
     config.write_text(
         f'log_dir = "{logs}"\nstore_dir = "{store}"\ncgroup_root = "{unified_root()}"\n'
     )
     logs.mkdir()
-    # Its BPF program that counts exits needs the tracepoints' numbers.
+    # Its BPF program that counts exits needs the tracepoint ids.
     argv = traced((found, "--config", str(config), "record", "--interval-s", "1"))
-    return Run(Program("below", argv, bed.seconds, ends_itself=False), store)
+    return Run(Program("below", argv, spec.seconds, ends_itself=False), store)
 
 
 def unified_root() -> Path:
-    """Where v2's hierarchy is: beside v1's ones, or alone."""
+    """The mount point of the v2 hierarchy, beside v1 or alone."""
     beside = Path("/sys/fs/cgroup/unified")
     return beside if beside.is_dir() else Path("/sys/fs/cgroup")
 
@@ -129,8 +129,8 @@ PEERS = (
 )
 
 
-def _program(name: str, argv: tuple[str, ...], bed: Bed) -> Program:
-    return Program(name, argv, bed.seconds)
+def _program(name: str, argv: tuple[str, ...], spec: RunSpec) -> Program:
+    return Program(name, argv, spec.seconds)
 
 
 def _free_port() -> int:

@@ -1,4 +1,4 @@
-"""How long each part of the recorder's bench takes, and which sexton it measures."""
+"""Durations of the recorder's benchmark, and which sexton it measures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTS = ("watch", "slowdown", "flood", "replay")
 
 @dataclass(frozen=True)
 class Plan:
-    """Durations in seconds. `stacks_s` covers two of perf's files, each written and decoded."""
+    """Durations in seconds. `stacks_s` covers two perf files, each written and decoded."""
 
     sexton: str
     parts: tuple[str, ...]
@@ -34,40 +34,42 @@ class Plan:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the recorder's bench")
+    group = parser.add_argument_group("the recorder's benchmark")
     group.add_argument("--sexton", default=SEXTON, help="the sexton to measure")
     group.add_argument(
         "--parts", default=",".join(PARTS), help=f"which of {','.join(PARTS)} (default: all)"
     )
-    group.add_argument("--warm-up", type=int, default=4, help="seconds before counting begins")
-    group.add_argument("--peer-seconds", type=int, default=10, help="counted, for each peer")
+    group.add_argument("--warm-up", type=int, default=4, help="seconds before measuring starts")
+    group.add_argument("--peer-seconds", type=int, default=10, help="measured seconds per peer")
     group.add_argument(
         "--our-seconds",
         type=int,
         default=240,
-        help="counted, for each of ours, with the seal at the end",
+        help="measured seconds per Sexton configuration, including sealing",
     )
     group.add_argument(
         "--stacks-seconds",
         type=int,
         default=2 * Rotation.for_cores(os.cpu_count() or 1).segment_s,
-        help="counted, for ours with stacks: two of perf's files (default here: %(default)s)",
+        help="measured seconds with stacks: two perf files (default here: %(default)s)",
     )
-    group.add_argument("--rounds", type=int, default=2, help="repetitions of slow-down and flood")
+    group.add_argument("--rounds", type=int, default=2, help="repetitions of slowdown and flood")
     group.add_argument("--settle", type=float, default=3, help="seconds until probes are attached")
     group.add_argument(
-        "--slice", type=float, default=1.5, help="seconds of fixed work a repetition"
+        "--slice", type=float, default=1.5, help="seconds of fixed work per repetition"
     )
-    group.add_argument("--flood-seconds", type=float, default=2, help="seconds of packets likewise")
-    group.add_argument("--cores", type=int, default=96, help="of the synthetic recording")
-    group.add_argument("--hours", type=float, default=12, help="of the synthetic recording")
+    group.add_argument(
+        "--flood-seconds", type=float, default=2, help="seconds of flood per repetition"
+    )
+    group.add_argument("--cores", type=int, default=96, help="in the synthetic recording")
+    group.add_argument("--hours", type=float, default=12, help="in the synthetic recording")
 
 
 def plan(options: argparse.Namespace) -> Plan:
     parts = tuple(part for part in options.parts.split(",") if part)
     unknown = set(parts) - set(PARTS)
     if unknown:
-        raise SystemExit(f"no such part: {', '.join(sorted(unknown))}; there are {PARTS}")
+        raise SystemExit(f"unknown part: {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}")
     return Plan(
         sexton=options.sexton,
         parts=parts,

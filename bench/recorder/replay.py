@@ -1,8 +1,8 @@
-"""Half a day of a large node, synthetic: its size, and what it takes to explain all of it.
+"""Half a synthetic day of a large node: its size, and the cost of explaining it.
 
-The whole chain is planted in it: a crash loop, its zombies, and eight times a walk over them that
-holds a core until the NIC is reset. `diagnose` judges all of it; `why` enters by a symptom: by the
-interface (every reset is an event, with control windows of its own) and by one moment.
+The whole chain is planted: a crash loop, its zombies, and eight walks over them that each hold a
+core until the NIC is reset. `diagnose` reads all of it; `why` starts from a symptom: from the
+interface (every reset is an event with its own control windows) and from one moment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROUNDS = 2
 _CHAIN = ("crash_loop", "zombie_walk", "nic_reset")
 _TIMES = 8
 _LIMIT_S = 3
-_VERDICTS = frozenset({0, 1, 3})  # healthy, a problem, could not tell: all of them have read it
+_VERDICTS = frozenset({0, 1, 3})  # healthy, problem, unknown: all have read the recording
 
 
 def replay(plan: Plan) -> list[Measured]:
@@ -48,10 +48,10 @@ def replay(plan: Plan) -> list[Measured]:
 
 
 def _taken(name: str, argv: tuple[str, ...], reason: str) -> list[Measured]:
-    """Time and memory of one question, asked some times over."""
+    """Time and memory of one command, run several times."""
     walls, processor, peaks = [], [], []
     for _ in range(0 if reason else _ROUNDS):
-        taken = cost(Program(name, argv, 0, patience_s=120, fine=_VERDICTS), 0)
+        taken = cost(Program(name, argv, 0, deadline_s=120, ok_statuses=_VERDICTS), 0)
         if taken.failure:
             reason = taken.failure
             break
@@ -59,9 +59,9 @@ def _taken(name: str, argv: tuple[str, ...], reason: str) -> list[Measured]:
         processor.append(taken.cpu_s)
         peaks.append(taken.peak_bytes / 1e6)
         log(f"  {name}: {walls[-1]:.1f} s ({processor[-1]:.1f} s of CPU)")
-    # The slower and the larger of them: a promise holds for every run.
+    # The slowest and the largest: a promise holds for every run.
     wall, peak = (None, None) if reason else (max(walls), max(peaks))
-    # How far the clock and the CPU lie apart shows how busy the machine was.
+    # The difference between wall and CPU time shows how busy the machine was.
     took = f"{name} ({spread(processor, 1)} s of CPU)" if processor else name
     return [
         against_limit(took, wall, _LIMIT_S, "s", reason),
@@ -70,13 +70,13 @@ def _taken(name: str, argv: tuple[str, ...], reason: str) -> list[Measured]:
 
 
 def _moment(plant: dict[str, Any]) -> str:
-    """When the NIC was reset for the first time, as `why` takes it."""
+    """The first NIC reset, as an argument of `why`."""
     found = min(fault["start"][1] for fault in plant["planted"] if fault["cause"] == "nic_reset")
     return f"@{found:.3f}"
 
 
 def generate(directory: Path, plan: Plan, more: Sequence[str] = ()) -> dict[str, Any] | str:
-    """Makes the recording and gives what was planted; in words, why it could not."""
+    """Write the recording; returns its summary, or the reason why it failed."""
     if importlib.util.find_spec("lab.synthetic") is None:
         return "lab.synthetic is not there yet"
     began = time.monotonic()

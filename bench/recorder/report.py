@@ -1,4 +1,4 @@
-"""All parts of the recorder's bench, held against what was promised."""
+"""All parts of the recorder's benchmark, compared with the promises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.recorder.account import EndedEarly, hierarchy
 from bench.recorder.flood import flood
 from bench.recorder.plan import Plan
 from bench.recorder.replay import replay
-from bench.recorder.slowdown import Slower, sampling, slowdowns
+from bench.recorder.slowdown import Slowdown, sampling, slowdowns
 from bench.recorder.watch import Watched, table, watch
 from bench.table import Measured, against_limit, log
 from sexton.errors import SourceError
@@ -26,17 +26,17 @@ Result = TypeVar("Result")
 
 @dataclass
 class Report:
-    """Lines held against promises, and what is told beside them."""
+    """Rows compared with promises, and notes for below the table."""
 
     lines: list[Measured] = field(default_factory=list)
-    beside: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def measure(plan: Plan, take: Callable[[Measured], None]) -> Report:
-    """Runs the wanted parts; every line is handed to `take` as soon as it is known."""
+    """Run the selected parts; each row goes to `take` as soon as it is known."""
     report = Report()
 
-    def say(lines: list[Measured]) -> None:
+    def add(lines: list[Measured]) -> None:
         for line in lines:
             report.lines.append(line)
             take(line)
@@ -46,14 +46,14 @@ def measure(plan: Plan, take: Callable[[Measured], None]) -> Report:
         watched: list[Watched] = []
         lost: float | None = None
         if plan.wants("watch"):
-            log("recorder: everyone watches 1,000 processes and 1,000 cgroups in turn")
+            log("recorder: all programs in turn with 1,000 processes and 1,000 cgroups")
             watched = watch(plan)
-            say(promises(watched))
-            report.beside.append(beside_peers(watched))
+            add(promises(watched))
+            report.notes.append(peer_table(watched))
         if plan.wants("slowdown"):
             log("recorder: fixed work on a pinned core, with and without us")
             lost, lines = _slower(plan)
-            say(lines)
+            add(lines)
         if watched and plan.wants("slowdown"):
             stacks = Stacks(
                 _of(watched, ours.PLAIN_NAME),
@@ -61,20 +61,20 @@ def measure(plan: Plan, take: Callable[[Measured], None]) -> Report:
                 lost,
                 os.cpu_count() or 1,
             )
-            say([stacks.line()])
-            report.beside.append(stacks.on(96))
+            add([stacks.line()])
+            report.notes.append(stacks.on(96))
         if plan.wants("flood"):
             log("recorder: a flood of packets, with and without us")
-            say(flood(plan))
+            add(flood(plan))
     if plan.wants("replay"):
         log(f"recorder: a recording of {plan.hours:g} h × {plan.cores} cores")
-        say(replay(plan))
+        add(replay(plan))
     log(f"recorder: done in {time.monotonic() - began:.0f} s")
     return report
 
 
 def promises(watched: list[Watched]) -> list[Measured]:
-    """What is promised of CPU and memory under the crowd."""
+    """Promises about CPU and memory on the crowded machine."""
     plain, full = _of(watched, ours.PLAIN_NAME), _of(watched, ours.FULL_NAME)
     lines = [
         against_limit("record, CPU of one core", plain.share, 0.9, "%", plain.reason),
@@ -90,7 +90,7 @@ def promises(watched: list[Watched]) -> list[Measured]:
     ]
     atop = next((peer.share for peer in watched if peer.peer.name.startswith("atop")), None)
     if atop and plain.share is not None:
-        # A share of a core depends on the core and on who else is on it; this hardly does.
+        # A share of a core depends on the core and its load; this ratio hardly does.
         here, there = f"{plain.share:.2f} %", f"{atop:.2f} %"
         ratio, set_out = plain.share / atop, "the issue's 1 % to its 6.8 % is 0.15"
         lines.append(Measured("record against atop -w, CPU", here, there, ratio, None, set_out))
@@ -99,7 +99,7 @@ def promises(watched: list[Watched]) -> list[Measured]:
 
 @dataclass(frozen=True)
 class Stacks:
-    """What stacks cost: the recorder without and with them, and percent of a core in interrupts."""
+    """Cost of stacks: the recorder without and with them, and percent of a core in interrupts."""
 
     plain: Watched
     stacks: Watched
@@ -117,7 +117,7 @@ class Stacks:
         return against_limit(what, share, 1, "%", self.reason)
 
     def on(self, cores: int) -> str:
-        """What they would cost on so many cores, in words, from what they cost on these."""
+        """Extrapolate their cost to `cores` cores, in words."""
         if self.plain.share is None or self.stacks.share is None or self.lost is None:
             return f"Stacks on {cores} cores: not extrapolated; {self.reason}."
         lost, plain = max(self.lost, 0), self.plain.share
@@ -138,9 +138,9 @@ class Stacks:
 
 
 def machine_share(share: float | None, lost: float | None, cores: int) -> float | None:
-    """Percent of the machine: CPU of one core spread over all, and what every core loses.
+    """Percent of the machine: one core's CPU spread over all, plus the loss of every core.
 
-    A loss below nothing is noise, and earns nothing.
+    A negative loss is noise and counts as zero.
 
     >>> machine_share(1.0, 0.25, 2)
     0.75
@@ -150,26 +150,27 @@ def machine_share(share: float | None, lost: float | None, cores: int) -> float 
     return None if share is None or lost is None else share / cores + max(lost, 0)
 
 
-def beside_peers(watched: list[Watched]) -> str:
+def peer_table(watched: list[Watched]) -> str:
     plain = _of(watched, ours.PLAIN_NAME)
     where = "cpuacct" if hierarchy().name == "cpuacct" else "cpu.stat"
     rows = "\n".join(table(watched, plain.share))
     return f"""\
-Everyone once a second beside 1,000 sleeping processes, 1,000 cgroups and three that burn 5 %, one
-after another. CPU: the whole tree by a cgroup's {where}, from the warm-up to the end (what is
-written at the end counted in), median (lowest–highest). Memory: VmHWM summed over the tree.
+Each program samples once a second beside 1,000 sleeping processes, 1,000 cgroups and three
+processes at 5 % CPU, one program after another. CPU: the whole tree, from a cgroup's {where}, from
+the warm-up to the end (including final writes), median (lowest–highest). Memory: VmHWM summed over
+the tree.
 
 {rows}"""
 
 
 def _slower(plan: Plan) -> tuple[float | None, list[Measured]]:
-    """Percent of a core that samples take, and all that is known of time lost in the kernel."""
+    """Percent of a core that samples cost, and the rows about time lost in the kernel."""
     priced, why = _tried(lambda: sampling(plan))
     here = f"{priced.text()} of a core" if priced else f"not run: {why}"
     method = "perf at 100 times the rate, divided"
     lines = [Measured(f"{ours.HERTZ} stacks a second on a busy core", here, method, None, None, "")]
     reason = ours.absent(plan.sexton)
-    taken: dict[str, Slower] = {}
+    taken: dict[str, Slowdown] = {}
     if not reason:
         found, reason = _tried(lambda: slowdowns(plan))
         taken = found or {}

@@ -1,13 +1,13 @@
-"""What the kernel does for a recorder in interrupts: fixed work on a pinned core, with and without.
+"""Kernel work in interrupts for a recorder: fixed work on a pinned core, with and without it.
 
-perf's samples and BPF on tracepoints are charged to the interrupted task, so no account of the
-recorder's own shows them. The recorder's processes are kept on another core than the work, so that
-only what happens in the kernel on the work's core is seen. Each condition runs between two rounds
-of nothing and is held against those two, for the machine's own speed wanders.
+perf's samples and BPF on tracepoints are charged to the interrupted task, so the recorder's own
+account does not show them. The recorder's processes are pinned to other cores than the work, so
+that only kernel work on the work's core counts. Each condition runs between two rounds of nothing
+and is compared with those, because the machine's speed varies.
 
-It wanders by some percent on a shared machine, far more than samples cost. So a sample
-is also priced apart: the recorder's own perf command at a hundred times its rate, where the loss
-stands out of the noise, divided by a hundred.
+On a shared machine it varies by several percent, much more than samples cost. So the cost of a
+sample is also measured separately: the recorder's perf command at a hundred times its rate, where
+the loss exceeds the noise, divided by a hundred.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from sexton.record.perf_child import flags
 _PIECE_S = 0.02
 HERTZ = ours.HERTZ
 _TIMES = 100
-_LEAST_BYTES = 50  # a sample of one core; less means that perf was not up yet, or lost them
+_LEAST_BYTES = 50  # per sample; less means that perf was not running yet, or lost samples
 CONDITIONS = {"stacks": ours.STACKS, "full": ours.FULL}
 
 
 @dataclass(frozen=True)
-class Slower:
-    """By how many percent a condition slows fixed work down, once for each round."""
+class Slowdown:
+    """Percent by which a condition slows fixed work down, once per round."""
 
     name: str
     percents: tuple[float, ...]
@@ -54,8 +54,8 @@ class Slower:
         return f"{spread(self.percents)} %"
 
 
-def slowdowns(plan: Plan) -> dict[str, Slower]:
-    """One entry per condition, and `nothing`: how far two rounds of nothing lie apart."""
+def slowdowns(plan: Plan) -> dict[str, Slowdown]:
+    """One entry per condition, and `nothing`: the difference between two rounds of nothing."""
     beside, core = cores()
     percents: dict[str, list[float]] = {
         "nothing": [],
@@ -72,11 +72,12 @@ def slowdowns(plan: Plan) -> dict[str, Slower]:
             percents["nothing"].append(slower(after, (before,)))
             log(f"  fixed work under {name}: {percents[name][-1]:+.2f} % slower")
             before = after
-    return {name: Slower(name, tuple(percent)) for name, percent in percents.items()}
+    return {name: Slowdown(name, tuple(percent)) for name, percent in percents.items()}
 
 
-def sampling(plan: Plan) -> Slower:
-    """Percent of a busy core that the recorder's samples take, priced at a multiple of its rate."""
+def sampling(plan: Plan) -> Slowdown:
+    """Percent of a busy core that the recorder's samples cost, measured at a multiple of its
+    rate."""
     beside, core = cores()
     percents = []
     with tempfile.TemporaryDirectory(prefix="sexton-bench-") as scratch:
@@ -104,11 +105,11 @@ def sampling(plan: Plan) -> Slower:
             before = after
     if not percents:
         raise EndedEarly("perf took too few samples on this busy machine")
-    return Slower("sampling", tuple(percents))
+    return Slowdown("sampling", tuple(percents))
 
 
 def cores() -> tuple[frozenset[int], int]:
-    """The cores a recorder is kept on, and the one that works."""
+    """The cores for the recorder, and the core for the work."""
     ordered = sorted(os.sched_getaffinity(0))
     return frozenset(ordered[:-1] or ordered), ordered[-1]
 
@@ -126,7 +127,7 @@ def slower(during: float, around: tuple[float, ...]) -> float:
 def recording(
     sexton: str, flags: tuple[str, ...], cores: frozenset[int] | None = None
 ) -> Iterator[None]:
-    """Our recorder, running until this ends."""
+    """Sexton's recorder, running until the block ends."""
     with tempfile.TemporaryDirectory(prefix="sexton-bench-") as scratch, account() as held:
         argv = ours.argv(sexton, Path(scratch) / "ours", 600, flags)
         with running(Program("sexton record", argv, 600, cores=cores), held):
@@ -134,7 +135,7 @@ def recording(
 
 
 def rate(core: int, seconds: float) -> float:
-    """Pieces of fixed work a second on a core."""
+    """Pieces of fixed work per second on a core."""
     block = bytes(4096)
 
     def work() -> int:
@@ -146,7 +147,7 @@ def rate(core: int, seconds: float) -> float:
 
 
 def undisturbed(work: Callable[[], int], core: int, seconds: float) -> list[float]:
-    """How much was done a second, for each slice in which nobody else was given our core."""
+    """Work per second, for each slice in which nothing else ran on the core."""
     os.sched_setaffinity(0, {core})
     os.setpriority(os.PRIO_PROCESS, 0, -20)  # everything else here waits
     alone, rates = [], []
@@ -164,7 +165,7 @@ def undisturbed(work: Callable[[], int], core: int, seconds: float) -> list[floa
 
 
 def in_child(work: Callable[[], Any]) -> Any:
-    """Does the work in a child that nothing it sets outlives, and hands its result back."""
+    """Do the work in a forked child, so that its settings end with it; returns its result."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -181,5 +182,5 @@ def in_child(work: Callable[[], Any]) -> Any:
         given = reader.read()
     os.waitpid(child, 0)
     if not given:
-        raise RuntimeError("the child that was to measure failed")
+        raise RuntimeError("the measuring child failed")
     return pickle.loads(given)

@@ -1,4 +1,4 @@
-"""Everyone watches the same crowd once a second, in turn; ours between the peers."""
+"""All programs watch the same crowd once a second, in turn; Sexton between the peers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.crowd import burning, grove, memory_root
+from bench.crowd import busy_processes, cgroup_tree, memory_root
 from bench.recorder.account import Cost, cost, size_of
 from bench.recorder.ours import FULL_NAME, PLAIN_NAME, STACKS_NAME, variants
-from bench.recorder.peers import PEERS, Bed, Peer, unified_root
+from bench.recorder.peers import PEERS, Peer, RunSpec, unified_root
 from bench.recorder.plan import Plan
 from bench.table import escaped, log, spread
 
@@ -61,7 +61,7 @@ class Watched:
 
 
 def order(plan: Plan) -> list[Peer]:
-    """Ours before, between and after the peers, so that a slow minute meets everyone."""
+    """Sexton before, between and after the peers, so that a slow minute affects all."""
     ours = variants(plan.sexton)
     half = len(PEERS) // 2
     return [
@@ -75,9 +75,9 @@ def order(plan: Plan) -> list[Peer]:
 
 
 def watch(plan: Plan) -> list[Watched]:
-    """Runs everyone; what cannot run says why."""
+    """Run all programs; one that cannot run gets a reason."""
     runs: dict[str, list[Watched]] = {}
-    with burning(3, 0.05, {min(os.sched_getaffinity(0))}):
+    with busy_processes(3, 0.05, {min(os.sched_getaffinity(0))}):
         for peer in order(plan):
             seconds = {
                 PLAIN_NAME: plan.ours_s,
@@ -93,9 +93,9 @@ def watch(plan: Plan) -> list[Watched]:
 def _once(peer: Peer, seconds: int, warm_up_s: int) -> Watched:
     with tempfile.TemporaryDirectory(prefix="sexton-bench-") as scratch, ExitStack() as stack:
         if "v2" in peer.watches and unified_root() != memory_root():
-            # It sees no other cgroups than v2's: plant it as many there as everyone else has.
-            stack.enter_context(grove(1_000, unified_root()))
-        run = peer.prepare(Bed(Path(scratch), seconds))
+            # It sees only v2's cgroups: create as many there as the others see.
+            stack.enter_context(cgroup_tree(1_000, unified_root()))
+        run = peer.prepare(RunSpec(Path(scratch), seconds))
         if isinstance(run, str):
             return Watched(peer, (), (), run)
         taken = cost(run.program, warm_up_s)

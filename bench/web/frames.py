@@ -2,11 +2,11 @@
 
     python -m bench.web.frames RECORDING|http://… [--cores] [--json]
 
-Serves the recording itself (or looks at a server that runs), opens the page at 1366 x 768, and
-pans and zooms with real input events while a tracer writes down what the page's main thread does.
-A *frame* is the time between two callbacks of the page's one animation loop; its *work* is every
-task of the main thread in it (script, style, layout, paint), by the clock and (*cpu*) by the
-processor's time, which other programs on the machine do not lengthen. Nothing is asserted.
+Serves the recording (or uses a running server), opens the page at 1366 x 768, and pans and zooms
+with real input events while a tracer records the page's main thread. A *frame* is the time between
+two callbacks of the page's animation loop; its *work* is every task of the main thread in it
+(script, style, layout, paint), in wall time and (*cpu*) in CPU time, which does not depend on other
+programs. Nothing is asserted.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ SERVE = "from sexton.cli.main import main; import sys; sys.exit(main())"
 LARGEST = "Math.max(...performance.getEntriesByType('resource').map((e) => e.decodedBodySize))"
 FLAME = """performance.getEntriesByType("resource").filter((e) => e.name.includes("/api/flame"))
   .map((e) => e.duration).pop() ?? null"""
-#: What was promised, in seconds, milliseconds and megabytes.
+#: Promises in seconds, milliseconds and megabytes.
 _COMMAND_S = 3
 _FIRST_S, _FRAME_MS, _SLOW_FRAME_MS, _WORK_MS, _ANSWER_MB, _MEMORY_MB = 1.5, 17, 50, 8, 1, 500
-#: A gap this long is the page at rest between two gestures, not a slow frame.
+#: A longer gap is a pause between two gestures, not a slow frame.
 REST_MS = 400.0
 
 
 def main() -> int:
-    """What was measured, as a table or as JSON."""
+    """Print the measurements as a table or as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("recording")
-    parser.add_argument("--cores", action="store_true", help="with the cores lane unfolded")
+    parser.add_argument("--cores", action="store_true", help="with the cores lane expanded")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.recording.startswith("http"):
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def rows(result: dict[str, Any]) -> list[Measured]:
-    """Lines of the table; of the gestures the worst."""
+    """Rows of the table; for gestures the worst values."""
     moved = [
         value for name, value in result.items() if name in GESTURES and "interval_p95_ms" in value
     ]
@@ -90,7 +90,7 @@ def rows(result: dict[str, Any]) -> list[Measured]:
         ),
     ]
     if "ready_s" in result:
-        # The browser runs already when somebody opens the address that the command prints.
+        # The browser already runs when a person opens the printed address.
         seconds = result["ready_s"] + result["first_picture_cold_ms"] / 1000
         what = "explorer: first picture, from the command on"
         lines.append(against_limit(what, seconds, _COMMAND_S, "s", ""))
@@ -127,7 +127,7 @@ def _peak_mb(process: int) -> float:
 
 
 def measured(address: str, cores: bool) -> dict[str, Any]:
-    """Opens the page twice: a server that has just begun, and one that has read everything."""
+    """Open the page twice: with a server that just started, and after it has read everything."""
     result: dict[str, Any] = {"load": os.getloadavg()[0]}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -152,7 +152,7 @@ def measured(address: str, cores: bool) -> dict[str, Any]:
 
 
 def _flame(page: Page) -> dict[str, float]:
-    """From the question to the answer, where stacks were recorded."""
+    """Time from request to response, if stacks were recorded."""
     if not page.locator("#canvas-stacks").count():
         return {}
     page.keyboard.press("0")
@@ -169,8 +169,8 @@ def _pan_by_keys(page: Page) -> None:
         page.wait_for_timeout(90)
 
 
-# A mouse tells of every frame, or oftener: each of these waits until the page has taken the last,
-# and no longer. (With a pause as well every other frame has nothing to do, and looks cheap.)
+# A mouse sends events at least once per frame: each event waits only until the page has handled the
+# previous one. (With an extra pause every other frame would be idle and look cheap.)
 
 
 def _pan_by_mouse(page: Page) -> None:
@@ -231,7 +231,7 @@ def _end_trace(session: CDPSession, page: Page) -> None:
 
 
 def frames_of(events: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """A frame begins where the page's animation callback fires."""
+    """A frame starts when the page's animation callback fires."""
     fired = sorted(
         (event["ts"], event["pid"], event["tid"])
         for event in events

@@ -1,9 +1,9 @@
-"""What the explorer's server does: reading, tiles, first looks, long questions, memory.
+"""The explorer's server: reading, tiles, first flame graphs, long queries, memory.
 
     python -m bench.web.lanes RECORDING [--json]
 
-Each round in a process of its own, that forks as the server does. Memory is that of it and of all
-it forks (PSS: what they share counts once), looked at all the time. Nothing is asserted.
+Each round runs in a separate process that forks as the server does. Memory is the PSS of all its
+processes (shared pages count once), sampled continuously. Nothing is asserted.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from typing import Any
 from bench.table import HEAD, Measured, against_limit
 
 _ROUNDS = 3
-#: What was promised, in milliseconds, seconds and megabytes.
+#: Promises in milliseconds, seconds and megabytes.
 _TILE_MS, _FLAME_S, _MEMORY_MB = 5.0, 0.3, 500.0
 FLAME = "explorer: flame graph of any span, first look"
-#: Seconds; 0 is all that was recorded.
+#: Seconds; 0 is the whole recording.
 _SPANS = (10.0, 60.0, 900.0, 3600.0, 0.0)
-_LOOK_S = 0.03
+_INTERVAL_S = 0.03
 
 
 def main() -> int:
-    """What was measured, as a table or as JSON."""
+    """Print the measurements as a table or as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("recording", type=Path)
     parser.add_argument("--json", action="store_true")
@@ -48,8 +48,8 @@ def main() -> int:
 
 
 def rounds(recording: Path) -> dict[str, float]:
-    """The median of some; of memory the most."""
-    rounds_measured = [_apart(recording) for _ in range(_ROUNDS)]
+    """Medians over several rounds; for memory the maximum."""
+    rounds_measured = [_in_subprocess(recording) for _ in range(_ROUNDS)]
     found = {
         name: statistics.median(item[name] for item in rounds_measured)
         for name in rounds_measured[0]
@@ -58,7 +58,7 @@ def rounds(recording: Path) -> dict[str, float]:
 
 
 def rows(result: dict[str, float]) -> list[Measured]:
-    """Lines of the table."""
+    """Rows of the table."""
     reading = f"explorer: a tile out of memory ({result['read_s']:.1f} s to read all before)"
     lines = [
         against_limit(reading, result["tile_ms"], _TILE_MS, "ms", ""),
@@ -72,7 +72,7 @@ def rows(result: dict[str, float]) -> list[Measured]:
     return lines
 
 
-def _apart(recording: Path) -> dict[str, float]:
+def _in_subprocess(recording: Path) -> dict[str, float]:
     argv = [sys.executable, "-m", "bench.web.lanes", str(recording), "--here"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=True)
     result: dict[str, float] = json.loads(done.stdout)
@@ -108,7 +108,7 @@ def _measured(recording: Path) -> dict[str, float]:
 
 
 def _tile_ms(view: Any) -> float:
-    """The median over all levels; those from 2 to 8 s are made when they are asked for."""
+    """The median over all levels; those from 2 to 8 s are built on request."""
     spent = []
     for level in range(13):
         for at in range(4):
@@ -119,7 +119,7 @@ def _tile_ms(view: Any) -> float:
 
 
 def _flames(view: Any, take: Callable[[str, Callable[[], Any]], Any]) -> None:
-    """As they are sent; and all of it, and a comparison, for the memory they take."""
+    """Flame graphs as sent; also one of a long span and a comparison, for their memory."""
     from sexton.explorer.server.documents import flame_document, json_bytes
 
     start, end = view.span
@@ -138,7 +138,7 @@ def _flames(view: Any, take: Callable[[str, Callable[[], Any]], Any]) -> None:
 
 
 class _Memory:
-    """The most that we and all below us had."""
+    """Peak PSS of this process and its descendants."""
 
     def __init__(self) -> None:
         self.most_kb = 0
@@ -154,7 +154,7 @@ class _Memory:
         self._looking.join()
 
     def _look(self) -> None:
-        while not self._done.wait(_LOOK_S):
+        while not self._done.wait(_INTERVAL_S):
             self.most_kb = max(self.most_kb, sum(map(_pss_kb, _family(os.getpid()))))
 
 
@@ -171,7 +171,7 @@ def _family(pid: int) -> Iterator[str]:
 def _pss_kb(pid: str) -> int:
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:  # it has ended
+    except OSError:  # exited
         return 0
     return int(text.partition("\nPss:")[2].split()[0]) if "\nPss:" in text else 0
 

@@ -1,4 +1,4 @@
-"""The explorer's bench, held against what was promised: half a day of a large node, looked at."""
+"""The explorer's benchmark on half a day of a large node, compared with the promises."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from bench.recorder.replay import generate
 from bench.table import Measured, against_limit, log
 from bench.web import lanes
 
-#: The recorder's own rate, for a tenth of the time: twelve hours of samples would take an hour to
-#: make up, and a range of ten seconds is the same in both.
+#: The recorder's rate, for a tenth of the time: twelve hours of samples would take an hour to
+#: generate, and a range of ten seconds is the same in both.
 _STACKS = ("--stack-hertz", "97")
 _SHARE = 10
-#: What is told where there is nothing to look with, or at.
+#: Row label if there is no browser or no recording.
 _PICTURE = "explorer: first picture and frames"
 
 
 def measure(plan: Plan, take: Callable[[Measured], None]) -> None:
-    """Each line is handed to `take` as soon as it is known."""
+    """Each row goes to `take` as soon as it is known."""
     with tempfile.TemporaryDirectory(prefix="sexton-bench-") as scratch:
         log(f"web: a recording of {plan.hours:g} h × {plan.cores} cores")
         for line in (*_drawn(Path(scratch, "hours"), plan), *_flame(Path(scratch, "stacks"), plan)):
@@ -45,7 +45,7 @@ def _drawn(directory: Path, plan: Plan) -> list[Measured]:
 
 
 def _flame(directory: Path, plan: Plan) -> list[Measured]:
-    """Out of a recording that has stacks."""
+    """Rows from a recording with stacks."""
     plant = generate(directory, replace(plan, hours=plan.hours / _SHARE), _STACKS)
     if isinstance(plant, str):
         return [against_limit(lanes.FLAME, None, 0.3, "s", plant)]
@@ -53,7 +53,7 @@ def _flame(directory: Path, plan: Plan) -> list[Measured]:
 
 
 def _without_browser() -> str:
-    """Why no page can be opened; empty where one can."""
+    """Why no page can be opened; empty if one can."""
     if importlib.util.find_spec("playwright") is None:
         return "needs playwright"
     return NO_CHROMIUM if CHROMIUM is None else ""

@@ -1,4 +1,4 @@
-"""What processes in a scene do. Each file is a program of its own, run by ``python -I -S``.
+"""Processes of a scene. Each file is a separate program, run by ``python -I -S``.
 
-They import nothing of Sexton: they are the node's tenants, not its doctor.
+They import nothing of Sexton, because they play the node's workload.
 """

@@ -1,4 +1,4 @@
-"""Allocates memory and touches it: ``eater.py MEGABYTES [NAME]``; then it sleeps with it."""
+"""Allocates and touches memory, then sleeps: ``eater.py MEGABYTES [NAME]``."""
 
 import sys
 import time

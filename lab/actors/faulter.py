@@ -1,7 +1,7 @@
-"""Touches fresh pages as fast as the kernel hands them out: ``faulter.py SECONDS``.
+"""Touches new pages as fast as the kernel provides them: ``faulter.py SECONDS``.
 
-The kernel itself copies zeros into a mapping that is given back each round, so nearly all the time
-goes into page faults, one per 4 KiB (huge pages are declined).
+The kernel copies zeros into a mapping that is released each round, so nearly all the time is spent
+in page faults, one per 4 KiB (huge pages are disabled).
 """
 
 import mmap

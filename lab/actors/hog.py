@@ -1,4 +1,4 @@
-"""Computes in user mode: ``hog.py SHARE`` of its core, in per cent; 100 is without a pause."""
+"""Computes in user mode: ``hog.py SHARE``, in per cent of its core; 100 never sleeps."""
 
 import sys
 import time

@@ -1,7 +1,7 @@
-"""Reads a file round and round, for some seconds: ``reader.py FILE SECONDS``.
+"""Reads a file again and again: ``reader.py FILE SECONDS``.
 
-Of a sparse file, so that no disk is waited for: each page is filled with zeros and kept in the page
-cache, and where that is limited another has to be reclaimed for it first.
+The file is sparse, so no disk is involved: each page is filled with zeros and kept in the page
+cache; if the cache is limited, another page must be reclaimed first.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Sends UDP packets at a steady pace: ``sender.py ADDRESS PORT PACKETS_A_SECOND``."""
+"""Sends UDP packets at a steady rate: ``sender.py ADDRESS PORT PACKETS_PER_SECOND``."""
 
 import contextlib
 import itertools
@@ -14,11 +14,11 @@ def main(address, port, pace):
         comm.write("lab-sender")
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sender.setblocking(False)
-    # Else the socket's own limit is reached before the card's ring is full.
+    # Otherwise the socket's limit is reached before the NIC's ring is full.
     sender.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 32 << 20)
     began = time.monotonic()
     for number in itertools.count():
-        with contextlib.suppress(OSError):  # no room: the card takes nothing
+        with contextlib.suppress(OSError):  # no buffer space: the NIC takes nothing
             sender.sendto(b"x" * 1200, (address, int(port)))
         early = began + number / float(pace) - time.monotonic()
         if early > 0:

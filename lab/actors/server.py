@@ -1,4 +1,4 @@
-"""Answers every message on TCP with the same message: ``server.py ADDRESS PORT``."""
+"""TCP echo server: ``server.py ADDRESS PORT``."""
 
 import selectors
 import socket
@@ -8,22 +8,22 @@ import sys
 def main(address, port):
     with open("/proc/self/comm", "w") as comm:
         comm.write("lab-server")
-    known = selectors.DefaultSelector()
-    door = socket.create_server((address, int(port)), backlog=256)
-    known.register(door, selectors.EVENT_READ)
+    selector = selectors.DefaultSelector()
+    listener = socket.create_server((address, int(port)), backlog=256)
+    selector.register(listener, selectors.EVENT_READ)
     while True:
-        for key, _ in known.select():
-            if key.fileobj is door:
-                known.register(door.accept()[0], selectors.EVENT_READ)
+        for key, _ in selector.select():
+            if key.fileobj is listener:
+                selector.register(listener.accept()[0], selectors.EVENT_READ)
                 continue
             try:
-                said = key.fileobj.recv(65536)
-                if said:
-                    key.fileobj.send(said)
+                data = key.fileobj.recv(65536)
+                if data:
+                    key.fileobj.send(data)
             except OSError:
-                said = b""
-            if not said:
-                known.unregister(key.fileobj)
+                data = b""
+            if not data:
+                selector.unregister(key.fileobj)
                 key.fileobj.close()
 
 

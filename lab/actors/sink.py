@@ -1,4 +1,4 @@
-"""Listens on UDP and never reads: ``sink.py PORT SOCKETS``. The kernel does all the work."""
+"""Listens on UDP and never reads, so that only the kernel works: ``sink.py PORT SOCKETS``."""
 
 import signal
 import socket
@@ -8,10 +8,10 @@ import sys
 def main(port, sockets):
     with open("/proc/self/comm", "w") as comm:
         comm.write("lab-sink")
-    doors = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(int(sockets))]
-    for door in doors:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind(("", int(port)))
+    listeners = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(int(sockets))]
+    for listener in listeners:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("", int(port)))
     signal.pause()
 
 

@@ -1,11 +1,10 @@
-"""Has the kernel walk every memory cgroup below a directory, over and over, for some seconds.
+"""Makes the kernel walk every memory cgroup below a directory, again and again.
 
-``walker.py DIRECTORY SECONDS [fifo]``; with `fifo` nothing ordinary runs beside it. The walk is
-reclaim that can free nothing: on v1 a ``memory.limit_in_bytes`` below what is used, refused after
-the walk (5.10 sleeps between those of ``memory.force_empty``, which so hold no core); on v2
-``memory.reclaim``, or where that is absent (before 5.19) a ``memory.high`` of 0, lifted in the end.
-It stands in for the walk of the incident (``memory.numa_stat``, mended in 5.8): the substitute
-walker.
+``walker.py DIRECTORY SECONDS [fifo]``; with `fifo` it runs at real-time priority. The walk is
+reclaim that can free nothing: on v1 a ``memory.limit_in_bytes`` below the usage, refused after the
+walk (not ``memory.force_empty``: 5.10 sleeps between its walks, so it does not hold a core); on v2
+``memory.reclaim``, or before 5.19 a ``memory.high`` of 0, reset at the end. It replaces the walk of
+the incident (``memory.numa_stat``, fixed in 5.8): the substitute walker.
 """
 
 import errno
@@ -13,13 +12,13 @@ import os
 import sys
 import time
 
-PASSING = (errno.EAGAIN, errno.EINTR, errno.EBUSY)
+EXPECTED = (errno.EAGAIN, errno.EINTR, errno.EBUSY)
 
 
-def main(directory, seconds, rank=""):
+def main(directory, seconds, policy=""):
     with open("/proc/self/comm", "w") as comm:
         comm.write("lab-walker")
-    if rank == "fifo":
+    if policy == "fifo":
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     until = time.monotonic() + float(seconds)
     for name, order in (("memory.limit_in_bytes", b"4096"), ("memory.reclaim", b"1G")):
@@ -38,7 +37,7 @@ def repeat(path, order, until):
         try:
             os.pwrite(file, order, 0)
         except OSError as error:
-            if error.errno not in PASSING:  # nothing left to free is what is wanted here
+            if error.errno not in EXPECTED:  # nothing to free is what we want
                 raise
         if time.monotonic() >= until:
             return

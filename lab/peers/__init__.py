@@ -1,6 +1,6 @@
-"""What other tools would have shown of a recorded incident, by their own published rules.
+"""What other tools would have shown for a recorded incident, according to their published rules.
 
-Evaluations over recorded rows, not runs: each peer's rule is data under `rules/`, with the file and
-the commit it was read from, and is applied to what the recording holds. Prometheus' own `promtool`
-checks our reading of its expressions where it is installed (tests/lab/test_peers.py).
+The tools do not run: each rule is data under `rules/`, with its source file and commit, and is
+evaluated over the recorded rows. Where Prometheus' `promtool` is installed, it checks our
+evaluation of its expressions (tests/lab/test_peers.py).
 """

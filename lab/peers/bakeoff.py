@@ -1,24 +1,25 @@
-"""One incident, seen by everybody: a cell of the bake-off table each."""
+"""The bake-off table: for one incident, one cell per tool."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from lab.incident import Incident, judged, replayed, strength, top_cause, wrongs
+from lab.incident import Incident, mismatches, replayed, strength, top_cause
 from lab.peers import node_problem_detector, prometheus, screens
 from lab.peers.series import scraped
 from sexton.errors import StoreError
+from sexton.explain.diagnosis import diagnose
 from sexton.model.window import Window
 from sexton.replay.span import Span, everything
 from sexton.store.recording import Recording
 
-#: Prefixes of a recording that Sexton is asked about, to see when it first knew.
+#: Sexton diagnoses prefixes of the recording in these steps, to find when it first knew.
 _STEP_S = 10.0
 
 PEERS = ("Sexton", "node-problem-detector", "node_exporter + mixin", "mpstat -P ALL 1",
          "all CPU, a minute's mean", "below, first screen")  # fmt: skip
-#: Which recording of a scene is shown: the one nearest to the incident that Sexton exists for.
+#: Preferred recordings of a scene: closest to the original incident first.
 _ORDER = (("6.1", "v1"), ("6.18", "v1"), ("5.10", "v1"), ("6.1", "v2"), ("6.12", "v2"))
 
 
@@ -26,29 +27,28 @@ def chosen(every: list[Incident]) -> list[Incident]:
     """One recording per scene."""
     best: dict[str, Incident] = {}
     for incident in every:
-        scene = incident.place[0]
+        scene = incident.key[0]
         if scene not in best or _rank(incident) < _rank(best[scene]):
             best[scene] = incident
     return [best[scene] for scene in sorted(best)]
 
 
 def _rank(incident: Incident) -> tuple[int, str]:
-    place = incident.place[1:]
+    place = incident.key[1:]
     return (_ORDER.index(place) if place in _ORDER else len(_ORDER), incident.name)
 
 
 @cache
 def cells(incident: Incident) -> Mapping[str, str]:
-    """What each peer would have shown, in words."""
+    """What each tool would have shown, in words."""
     window, zero_s = incident.replay.window, trouble(incident)
-    says = (_sexton(incident), _npd(window, zero_s), _mixin(window, zero_s),
-            _mpstat(window, zero_s), _graph(window), _below(window, zero_s))  # fmt: skip
-    return dict(zip(PEERS, says, strict=True))
+    shown = (_sexton(incident), _npd(window, zero_s), _mixin(window, zero_s),
+             _mpstat(window, zero_s), _graph(window), _below(window, zero_s))  # fmt: skip
+    return dict(zip(PEERS, shown, strict=True))
 
 
 def trouble(incident: Incident) -> float:
-    """When the scene began to make trouble, in seconds since the first reading; 0 where it does
-    not say."""
+    """When the scene started to cause trouble, in seconds since the first reading; 0 if unknown."""
     start = incident.replay.window.start
     moments = (float(moment["at"]) - start for moment in incident.scene.get("moments", ()))
     return next((moment for moment in moments if moment > 0), 0.0)
@@ -57,14 +57,14 @@ def trouble(incident: Incident) -> float:
 def _when(after_s: float, zero_s: float) -> str:
     """
     >>> _when(52.4, 40.0), _when(20.0, 40.0)
-    ('after 12 s', 'from before')
+    ('after 12 s', 'already before')
     """
-    return f"after {after_s - zero_s:.0f} s" if after_s > zero_s else "from before"
+    return f"after {after_s - zero_s:.0f} s" if after_s > zero_s else "already before"
 
 
 def _sexton(incident: Incident) -> str:
     diagnosis = incident.diagnosis
-    if [*wrongs(diagnosis, incident.expected)]:
+    if [*mismatches(diagnosis, incident.expected)]:
         return f"**wrong**: {top_cause(diagnosis) or _quiet(int(diagnosis.exit))}"
     top = top_cause(diagnosis)
     if top is None:
@@ -74,11 +74,11 @@ def _sexton(incident: Incident) -> str:
 
 
 def _quiet(status: int) -> str:
-    return {0: "no alarm", 3: "says it cannot tell"}.get(status, f"exit {status}")
+    return {0: "no alarm", 3: "cannot tell"}.get(status, f"exit {status}")
 
 
 def known_after(incident: Incident) -> float:
-    """Seconds of the recording after which the right top cause was named for the first time."""
+    """Seconds of recording after which Sexton first named the right top cause."""
     span = everything(Recording(incident.recording))
     length = span.end[0] - span.start[0]
     for end_s in _ends(length):
@@ -87,7 +87,7 @@ def known_after(incident: Incident) -> float:
             part = replayed(incident.recording, Span(span.boot_id, span.start, end))
         except StoreError:
             continue
-        if top_cause(judged(part.window)) == incident.expected.root:
+        if top_cause(diagnose(part.window)) == incident.expected.root:
             return end_s
     return length
 
@@ -148,7 +148,7 @@ def _below(window: Window, zero_s: float) -> str:
         return "no core times recorded"
     words = f"CPU at most {found.busy:.0f} %, of it system {found.system:.0f} %"
     if found.dying is None:
-        return f"{words}; no column for the dying on cgroup v1"
+        return f"{words}; no column for dying cgroups on cgroup v1"
     dying = f"{words}; dying cgroups at most {found.dying:,}"
     if found.many_after_s is None:
         return dying

@@ -1,7 +1,7 @@
-"""node-problem-detector's rules for the kernel's log, over the lines that a recording holds.
+"""node-problem-detector's kernel log rules, evaluated over recorded lines.
 
-A recording keeps the lines that Sexton's own catalogue knows (hung tasks, OOM kills, lockups, NICs,
-conntrack), not the whole log: of rules about disks and hardware it can say nothing.
+A recording has only the lines that Sexton's catalogue recognises (hung tasks, OOM kills, lockups,
+NICs, conntrack), not the whole log: rules about disks and hardware cannot match.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RULES = Path(__file__).parent / "rules" / "node_problem_detector.toml"
 
 
 class Matched(NamedTuple):
-    """A rule's reason, and when its first line came: seconds since the first reading."""
+    """A rule's reason, and when its first line appeared: seconds since the first reading."""
 
     reason: str
     after_s: float
@@ -32,7 +32,7 @@ def book() -> dict[str, Any]:
 
 
 def matched(window: Window) -> list[Matched] | None:
-    """The rules that match, the earliest first; `None` where no log was recorded."""
+    """Matching rules, earliest first; `None` if no log was recorded."""
     lines = window.all(KernelEvent)
     if lines is None:
         return None

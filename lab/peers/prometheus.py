@@ -1,9 +1,9 @@
-"""node_exporter's own alerts, evaluated over scrapes as Prometheus 2 would.
+"""Alerts of node_exporter's mixin, evaluated over scrapes as Prometheus 2 would.
 
-`rate` and `increase` extrapolate to the edges of their range as Prometheus' `extrapolatedRate`
-does; an alert is *pending* from the first evaluation that is true and *fires* when it has been true
-for its ``for``. No scene lasts a quarter of an hour, so most can at best be pending: then the
-answer is when it would fire if things went on as they were.
+`rate` and `increase` extrapolate to the edges of their range, as Prometheus' `extrapolatedRate`
+does. An alert is *pending* from the first true evaluation and *fires* after being true for its
+``for``. No scene lasts a quarter of an hour, so most alerts are pending at best; then the result is
+when they would fire if nothing changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Alert(NamedTuple):
 
 
 class Raised(NamedTuple):
-    """When an alert's expression first held, and since when it would have fired (`None`: not yet).
+    """When an alert became pending, when it fires or would fire, and whether it fired.
 
     Seconds since the recording's first reading.
     """
@@ -55,12 +55,12 @@ def book() -> dict[str, Any]:
 
 @cache
 def alerts() -> tuple[Alert, ...]:
-    """Those that recorded rows can answer."""
+    """The alerts whose metrics are recorded."""
     return tuple(Alert(**entry) for entry in book()["alert"])
 
 
 def raised(scrapes: Scrapes) -> list[Raised]:
-    """Every alert that was at least pending, the first to fire first."""
+    """Every alert that was at least pending, ordered by firing time."""
     found = []
     for alert in alerts():
         true = [any(row) for row in _over_time(alert, scrapes)]
@@ -70,7 +70,7 @@ def raised(scrapes: Scrapes) -> list[Raised]:
 
 
 def _raised(alert: Alert, true: Sequence[bool]) -> Raised:
-    """The stretch that comes nearest to firing."""
+    """The pending period closest to firing."""
     best: Raised | None = None
     since: int | None = None
     for place, holds in enumerate([*true, False]):
@@ -90,7 +90,7 @@ def _raised(alert: Alert, true: Sequence[bool]) -> Raised:
 
 
 def true_at(alert: Alert, scrapes: Scrapes) -> list[int]:
-    """Of how many series the expression holds, at each evaluation."""
+    """The number of series for which the expression is true, per evaluation."""
     return [sum(row) for row in _over_time(alert, scrapes)]
 
 
@@ -101,7 +101,7 @@ def _over_time(alert: Alert, scrapes: Scrapes) -> Iterator[list[bool]]:
 
 
 def _values(alert: Alert, scrapes: Scrapes, place: int) -> Iterator[float]:
-    """What the expression compares, one value a series, at one evaluation."""
+    """The values that the expression compares, one per series, at one evaluation."""
     mine = {key.labels: values for key, values in scrapes.items() if key.metric == alert.metric}
     if alert.form == "busy_share":
         yield from _busy_share(mine, place, alert.range_s)
@@ -111,7 +111,7 @@ def _values(alert: Alert, scrapes: Scrapes, place: int) -> Iterator[float]:
         found = _one(alert, values, place)
         if alert.by:
             below = _one(alert, others.get(labels, ()), place)
-            # 0 / 0 is NaN, which is above nothing; n / 0 is infinite, which is.
+            # 0 / 0 is NaN, which never exceeds a threshold; n / 0 is infinite, which does.
             if found is None or below is None or (not found and not below):
                 continue
             found = found / below if below else float("inf")
@@ -142,7 +142,7 @@ def _busy_share(
 
 
 def _range(values: Sequence[float | None], place: int, range_s: float) -> _Samples:
-    """The samples of a range, its first moment included as in Prometheus 2."""
+    """The samples of a range, including its left edge as in Prometheus 2."""
     first = max(place - int(range_s / SCRAPE_S), 0)
     return [
         (number * SCRAPE_S, value)
@@ -163,7 +163,7 @@ def rate(samples: _Samples, now_s: float, range_s: float) -> float | None:
     moved = last - first
     before = first
     for _, value in samples[1:]:
-        moved += before if value < before else 0.0  # a counter that began again
+        moved += before if value < before else 0.0  # counter reset
         before = value
     sampled_s = last_s - first_s
     mean_s = sampled_s / (len(samples) - 1)
@@ -177,7 +177,7 @@ def rate(samples: _Samples, now_s: float, range_s: float) -> float | None:
 
 
 def promtool_test(scrapes: Scrapes) -> str:
-    """The same as a file for ``promtool test rules``: how many series each expression holds for."""
+    """Input for ``promtool test rules`` that expects our number of true series per expression."""
     length = max((len(values) for values in scrapes.values()), default=0)
     lines = ["rule_files: []", f"evaluation_interval: {SCRAPE_S:.0f}s", "tests:"]
     lines += [f"  - interval: {SCRAPE_S:.0f}s", "    input_series:"]
@@ -197,7 +197,7 @@ def promtool_test(scrapes: Scrapes) -> str:
 
 
 def _shown(values: Sequence[float | None], place: int) -> str:
-    """What is no longer exported is marked stale by Prometheus, and not looked back for."""
+    """Prometheus marks a series that is no longer exported as stale."""
     value = values[place]
     if value is not None:
         return repr(value)

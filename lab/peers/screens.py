@@ -1,9 +1,9 @@
-"""What a person would have read off a screen: `mpstat -P ALL 1`, a graph of all CPU, `below`.
+"""What a person would have seen in `mpstat -P ALL 1`, on a CPU graph and in `below`.
 
-mpstat prints each core's shares of the last second; a core at 90 % of one kind stands out. A graph
-of all CPU shows the machine's mean over a minute. `below` shows five seconds at a time (its
-recorder's default): in its header the machine's CPU by user and system, in its default table of
-cgroups CPU, memory, pressure and, on cgroup v2 alone, dying descendants (facebookincubator/below,
+mpstat prints each core's shares of the last second; a core at 90 % of one kind is obvious. A CPU
+graph shows the machine's mean over a minute. `below` shows five seconds at a time (its recorder's
+default): the machine's user and system CPU in its header; CPU, memory, pressure and, on cgroup v2
+only, dying descendants in its default cgroup table (facebookincubator/below,
 below/view/src/summary_view.rs and cgroup_tabs.rs at bb8a4873389c, 2026-08-17).
 """
 
@@ -19,11 +19,11 @@ from sexton.model.rows.cgroup import CgroupStat, RootCgroupStat
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.window import Batch, Window
 
-#: A core that stands out in a column of percentages.
-STANDS_OUT = 90.0
+#: A share that is obvious in a column of percentages.
+OBVIOUS = 90.0
 BELOW_S = 5.0
 GRAPH_S = 60.0
-#: Dying cgroups that a reader of a table would wonder about.
+#: A number of dying cgroups that a reader would notice.
 MANY_DYING = 50
 _KINDS = ("user", "system", "softirq")
 _MODES = (
@@ -40,7 +40,7 @@ F64 = npt.NDArray[np.float64]
 
 
 class Column(NamedTuple):
-    """A core that stood out in one of mpstat's columns: from when, for how long, how much."""
+    """A core that was obvious in one of mpstat's columns: from when, for how long, its maximum."""
 
     kind: str
     core: int
@@ -59,7 +59,8 @@ class Shares(NamedTuple):
 
 
 def shares(window: Window, every_s: float = 1.0) -> Shares | None:
-    """By readings about so far apart (an alarm brings more); `None` with fewer than two."""
+    """From readings at least about `every_s` apart (alarms add more); `None` with fewer than
+    two."""
     batches = window.batches(CoreTimes) or ()
     chosen: list[Batch[CoreTimes]] = []
     for batch in batches:
@@ -84,7 +85,7 @@ def shares(window: Window, every_s: float = 1.0) -> Shares | None:
 
 
 def mpstat(window: Window) -> list[Column] | None:
-    """Cores that stood out, the earliest first; `None` where nothing was recorded."""
+    """Obvious cores, earliest first; `None` if core times were not recorded."""
     found = shares(window)
     if found is None:
         return None
@@ -93,7 +94,7 @@ def mpstat(window: Window) -> list[Column] | None:
 
 def _columns(found: Shares) -> Iterator[Column]:
     for kind in _KINDS:
-        high = found.value[kind] >= STANDS_OUT
+        high = found.value[kind] >= OBVIOUS
         for place, core in enumerate(found.cores):
             rows = np.flatnonzero(high[:, place])
             if len(rows):
@@ -103,7 +104,7 @@ def _columns(found: Shares) -> Iterator[Column]:
 
 
 def graph(window: Window) -> tuple[float, float] | None:
-    """All CPU, in percent: its highest mean over a minute (over all, if shorter) and a second."""
+    """CPU of all cores in percent: highest mean over a minute (or all, if shorter) and a second."""
     found = shares(window)
     if found is None:
         return None
@@ -121,7 +122,7 @@ def graph(window: Window) -> tuple[float, float] | None:
 
 
 class Below(NamedTuple):
-    """Its header at the worst five seconds, and what the table's column of dying cgroups said."""
+    """Its header in the worst five seconds, and its table's column of dying cgroups."""
 
     busy: float
     system: float
@@ -130,8 +131,8 @@ class Below(NamedTuple):
 
 
 def below(window: Window) -> Below | None:
-    """`None` where core times were not recorded; `dying` is `None` where there is no such column:
-    it knows cgroup v2 alone."""
+    """`None` if core times were not recorded; `dying` is `None` on cgroup v1, which it does not
+    show."""
     found = shares(window, BELOW_S)
     if found is None:
         return None

@@ -1,7 +1,7 @@
-"""Recorded counters as node_exporter would have shown them to Prometheus.
+"""Recorded counters as node_exporter would have exported them to Prometheus.
 
-A scrape every 15 s (what Prometheus' own example configuration sets), each with the last reading
-before it, from the recording's first reading on. Only metrics that the evaluated alerts ask for.
+A scrape every 15 s (as in Prometheus' example configuration) takes the latest reading before it,
+starting with the recording's first. Only metrics that the evaluated alerts use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sexton.model.window import Batch, Window
 
 SCRAPE_S = 15.0
 _MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-#: /proc/net/dev's columns by the metric that shows them.
+#: /proc/net/dev's columns by metric.
 _NETWORK = {
     "node_network_receive_errs_total": "rx_errors",
     "node_network_receive_packets_total": "rx_packets",
@@ -40,7 +40,7 @@ class Key(NamedTuple):
         return f"{self.metric}{{{inside}}}" if inside else self.metric
 
 
-#: Per series a value for each scrape, `None` where it had none.
+#: For each series one value per scrape, `None` if missing.
 Scrapes = Mapping[Key, tuple[float | None, ...]]
 
 

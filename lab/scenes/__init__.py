@@ -1,6 +1,7 @@
-"""Incidents and their twins, one folder each: `scene.py` plays it, `README.md` says what is real.
+"""Incidents and their healthy twins, one folder each: `scene.py` plays it, `README.md` says what is
+real.
 
-See `lab.stage` for what a scene is, and `lab.play` for playing one.
+See `lab.stage` for the parts of a scene, and `lab.play` for playing one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-#: In the order of the issue that asked for them.
+#: In the order in which they were added.
 NAMES = (
     "whole_chain",
     "container_churn",

@@ -7,8 +7,8 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from lab.synthetic.generate import Generated, write
 from lab.synthetic.plan import CAUSES, TWINS, Plan
-from lab.synthetic.writing import Generated, write
 
 _DEFAULT = Plan()
 
@@ -18,13 +18,13 @@ def _minutes(text: str) -> float:
 
 
 def _span(text: str) -> tuple[float, float]:
-    """``AT:LENGTH`` in minutes, as seconds."""
+    """Parse ``AT:LENGTH`` in minutes into seconds."""
     at, _, length = text.partition(":")
     return float(at) * 60, float(length) * 60
 
 
 def _jump(text: str) -> tuple[float, float]:
-    """``AT:HOURS``, the first in minutes."""
+    """Parse ``AT:HOURS``, with AT in minutes, into seconds and hours."""
     at, _, hours = text.partition(":")
     return float(at) * 60, float(hours)
 
@@ -35,16 +35,18 @@ def _moment(text: str) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="lab.synthetic", description="Make up a recording.")
+    parser = argparse.ArgumentParser(
+        prog="lab.synthetic", description="Write a synthetic recording."
+    )
     parser.add_argument("directory", type=Path)
     for name in ("cores", "seed", "processes", "cgroups", "nics", "queues", "units"):
         parser.add_argument(f"--{name}", type=int, default=getattr(_DEFAULT, name))
     parser.add_argument("--hours", type=float, default=_DEFAULT.hours)
     parser.add_argument("--start", type=_moment, default=_DEFAULT.start, metavar="ISO-TIME")
     parser.add_argument(
-        "--plant", default="", metavar="NAMES", help=f"of {', '.join((*CAUSES, *TWINS))}"
+        "--plant", default="", metavar="NAMES", help=f"any of {', '.join((*CAUSES, *TWINS))}"
     )
-    parser.add_argument("--walks", type=int, help="how often the planted cause comes")
+    parser.add_argument("--walks", type=int, help="how often the planted cause occurs")
     parser.add_argument("--walk-s", type=float, default=_DEFAULT.walk_s, metavar="S")
     parser.add_argument(
         "--gap-at", type=_span, action="append", default=[], metavar="MINUTE:MINUTES"
@@ -54,15 +56,15 @@ def _parser() -> argparse.ArgumentParser:
         "--jump-at", type=_jump, action="append", default=[], metavar="MINUTE:HOURS"
     )
     parser.add_argument(
-        "--stack-hertz", type=int, default=0, metavar="HZ", help="with stacks, 97 is the recorder's"
+        "--stack-hertz", type=int, default=0, metavar="HZ", help="add stacks; the recorder uses 97"
     )
     parser.add_argument("--stack-nodes", type=int, default=_DEFAULT.stack_nodes, metavar="N")
     parser.add_argument(
         "--uncompacted",
         action="store_true",
-        help="keep segments of two minutes instead of compacting each hour",
+        help="keep two-minute segments instead of compacting each hour",
     )
-    parser.add_argument("--json", action="store_true", help="print all that was planted")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Memory and its control groups: VmCounter, Pressure, Controller, the census and its events."""
+"""Tables about memory and cgroups: VmCounter, Pressure, Controller, the census, cgroup events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import floor
 
 import numpy as np
 
-from lab.synthetic.columns import Counters, Moments, Pieces
+from lab.synthetic.columns import Counters, ReadTimes, SegmentTables
 from lab.synthetic.names import CONTROLLERS, VM_RATES, VM_STILL, VMSTAT, services
 from lab.synthetic.plan import PERIOD_S, UNIT, Array, Plan, Schedule, Ticks, overlap
 from sexton.model.rows.cgroup import (
@@ -22,10 +22,10 @@ from sexton.model.rows.cgroup import (
 from sexton.model.rows.memory import Pressure, VmCounter
 
 MOUNT = "/sys/fs/cgroup/memory"
-#: Ordinary dead, held by page cache, and a heap left by somebody who no longer runs.
+#: Ordinary zombies held by page cache, and a large number left by a past workload.
 _FEW = 30
 _HEAP = 68_440
-#: Seconds from a start to its end, and how often an ordinary container comes and goes.
+#: Duration of a run of the looping unit, and the mean interval of ordinary container churn.
 RUN_S = 0.2
 _CHURN_S = 75.0
 _RELEASE_S = 0.03
@@ -34,25 +34,25 @@ _LINES = (("cpu", "some"), ("io", "some"), ("io", "full"), ("memory", "some"), (
 
 
 def restarts(mono_s: float) -> int:
-    """How often the looping unit was started again by then, since boot."""
+    """Restarts of the looping unit since boot."""
     return max(0, floor(mono_s / PERIOD_S))
 
 
 def last_start_s(mono_s: float) -> float:
-    """When its last run began."""
+    """Start of its last run."""
     return restarts(mono_s) * PERIOD_S
 
 
 def dying(plan: Plan, ticks: Ticks) -> Array:
-    """How many memory cgroups are dead at each tick."""
+    """Number of dying memory cgroups at each tick."""
     few = _FEW + (ticks.elapsed // 600).astype(np.int64) % 7
     if "crash_loop" in plan.plant:
         return np.asarray(few + np.floor((ticks.mono - RUN_S) / PERIOD_S).astype(np.int64))
-    return np.asarray(few + (_HEAP if plan.heap and ticks.boot == 0 else 0))
+    return np.asarray(few + (_HEAP if plan.many_zombies and ticks.boot == 0 else 0))
 
 
 class Memory:
-    """The machine's memory, and every memory cgroup, alive or dying."""
+    """The machine's memory and all memory cgroups, live or dying."""
 
     def __init__(self, schedule: Schedule, rng: np.random.Generator) -> None:
         plan = schedule.plan
@@ -67,34 +67,34 @@ class Memory:
         self._next_id = 90_000
         self._loops = "crash_loop" in plan.plant
         self._next_churn = 0.0
-        self._asked_at = -1e9
-        self._heirs: dict[str, tuple[str, int]] = {}
+        self._hourly_at = -1e9
+        self._replacements: dict[str, tuple[str, int]] = {}
         self._waiting: list[tuple[float, CgroupEvent]] = []
 
-    def forget(self) -> None:
-        self._vm.forget()
-        self._pressure.forget()
-        self._waiting, self._heirs = [], {}
+    def reset(self) -> None:
+        self._vm.reset()
+        self._pressure.reset()
+        self._waiting, self._replacements = [], {}
         self._next_churn = 0.0
-        self._asked_at = -1e9
+        self._hourly_at = -1e9
 
-    def write(self, pieces: Pieces) -> None:
-        self._vmstat(pieces)
-        self._pressures(pieces)
-        self._controllers(pieces)
-        self._cgroups(pieces)
-        if pieces.ticks.elapsed[0] - self._asked_at >= _HOUR_S:
-            self._asked_at = float(pieces.ticks.elapsed[0])
-            self._hourly(pieces)
-        pieces.once(Mount, _mounts())
+    def write(self, segment: SegmentTables) -> None:
+        self._vmstat(segment)
+        self._pressures(segment)
+        self._controllers(segment)
+        self._cgroups(segment)
+        if segment.ticks.elapsed[0] - self._hourly_at >= _HOUR_S:
+            self._hourly_at = float(segment.ticks.elapsed[0])
+            self._hourly(segment)
+        segment.once(Mount, _mounts())
 
     @property
     def paths(self) -> list[str]:
-        """Directories that a process may live in."""
+        """Cgroups that processes may be in."""
         return [path for path in self._paths if path.count("/") > 1]
 
-    def _vmstat(self, pieces: Pieces) -> None:
-        rng, dt = self._rng, pieces.ticks.dt
+    def _vmstat(self, segment: SegmentTables) -> None:
+        rng, dt = self._rng, segment.ticks.dt
         shape = (len(VMSTAT), len(dt))
         rates = np.array([VM_RATES.get(name, 0.0) for name in VMSTAT])
         flow = rates[:, None] * rng.gamma(3.0, 1 / 3.0, shape) * dt
@@ -105,10 +105,12 @@ class Memory:
         wandering = np.abs(self._gauges[gauge][:, None] + np.cumsum(walk, axis=1))
         values[gauge] = wandering
         self._gauges[gauge] = wandering[:, -1]
-        pieces.things(VmCounter, pieces.moments(), {"name": VMSTAT, "value": values})
+        segment.same_entities(
+            VmCounter, segment.next_read_times(), {"name": VMSTAT, "value": values}
+        )
 
-    def _pressures(self, pieces: Pieces) -> None:
-        rng, ticks = self._rng, pieces.ticks
+    def _pressures(self, segment: SegmentTables) -> None:
+        rng, ticks = self._rng, segment.ticks
         base = np.array([9000.0, 800.0, 500.0, 40.0, 20.0])[:, None]
         steps = rng.poisson(base * rng.gamma(0.5, 2.0, (5, len(ticks.dt))) * ticks.dt)
         for hold in self._schedule.holds:
@@ -129,13 +131,13 @@ class Memory:
             "avg300_percent": averages[2],
             "total_us": self._pressure.add("total", steps),
         }
-        pieces.things(Pressure, pieces.moments(), columns)
+        segment.same_entities(Pressure, segment.next_read_times(), columns)
 
-    def _controllers(self, pieces: Pieces) -> None:
-        plan, n = self._schedule.plan, len(pieces.ticks.dt)
+    def _controllers(self, segment: SegmentTables) -> None:
+        plan, n = self._schedule.plan, len(segment.ticks.dt)
         numbers = np.full((len(CONTROLLERS), n), plan.cgroups // 3, dtype=np.int64)
         numbers[CONTROLLERS.index("memory")] = plan.cgroups + dying(
-            self._schedule.plan, pieces.ticks
+            self._schedule.plan, segment.ticks
         )
         columns = {
             "name": list(CONTROLLERS),
@@ -143,12 +145,12 @@ class Memory:
             "cgroups": numbers,
             "enabled": np.ones(len(CONTROLLERS), dtype=bool),
         }
-        pieces.things(Controller, pieces.moments(), columns)
+        segment.same_entities(Controller, segment.next_read_times(), columns)
 
-    def _cgroups(self, pieces: Pieces) -> None:
-        ticks = pieces.ticks
+    def _cgroups(self, segment: SegmentTables) -> None:
+        ticks = segment.ticks
         events = self._events(ticks)
-        when, dead = pieces.moments(ticks.scans), dying(self._schedule.plan, ticks)
+        when, dead = segment.next_read_times(ticks.scans), dying(self._schedule.plan, ticks)
         live = self._schedule.plan.cgroups
         census, paths, inodes = [], [], []
         done = 0
@@ -166,14 +168,14 @@ class Memory:
                 inodes.append(self._inodes.copy())
         self._waiting = events[done:]
         if census:
-            self._directories(pieces, when, paths, inodes)
-            pieces.rows(CgroupCensus, when, census)
-        traced = pieces.moments()
-        pieces.rows(CgroupEvent, traced, rows)
-        pieces.rows(CgroupEventGap, traced, [[] for _ in rows])
+            self._directories(segment, when, paths, inodes)
+            segment.rows(CgroupCensus, when, census)
+        traced = segment.next_read_times()
+        segment.rows(CgroupEvent, traced, rows)
+        segment.rows(CgroupEventGap, traced, [[] for _ in rows])
 
     def _directories(
-        self, pieces: Pieces, when: Moments, paths: list[str], inodes: list[Array]
+        self, segment: SegmentTables, when: ReadTimes, paths: list[str], inodes: list[Array]
     ) -> None:
         sizes = np.full(len(inodes), len(self._paths))
         children: dict[str, int] = {}
@@ -186,10 +188,10 @@ class Memory:
             "inode": np.concatenate(inodes),
             "children": np.array([children.get(path, 0) for path in paths]),
         }
-        pieces.readings(CgroupDir, when, sizes, columns)
+        segment.varying_entities(CgroupDir, when, sizes, columns)
 
     def _events(self, ticks: Ticks) -> list[tuple[float, CgroupEvent]]:
-        """Births, deaths and releases up to the segment's end, with what was left over."""
+        """mkdir, rmdir and release events up to the segment's end, including pending ones."""
         rng = self._rng
         begin, end = float(ticks.mono[0] - min(ticks.dt[0], 1.0)), float(ticks.mono[-1])
         made = self._waiting
@@ -202,12 +204,12 @@ class Memory:
         while (at := self._next_churn + float(rng.exponential(_CHURN_S))) <= end:
             self._next_churn = at
             slot = int(rng.integers(len(self._paths) // 2, len(self._paths)))
-            if self._paths[slot] in self._heirs:
+            if self._paths[slot] in self._replacements:
                 continue
             old, identity = self._paths[slot], int(self._inodes[slot])
             new = f"{old.rpartition('/')[0]}/{rng.bytes(16).hex()}"
             made.append(self._event("mkdir", new, at - 0.001))
-            self._heirs[old] = (new, self._next_id)
+            self._replacements[old] = (new, self._next_id)
             made.append((at, CgroupEvent("rmdir", identity, old, int(at * 1e9))))
             over = at + _RELEASE_S
             made.append((over, CgroupEvent("release", identity, old, int(over * 1e9))))
@@ -220,14 +222,14 @@ class Memory:
         return at, CgroupEvent(kind, self._next_id, path, int(at * 1e9))
 
     def _move(self, event: CgroupEvent) -> None:
-        """A new container takes the place of the one that went."""
-        if event.kind == "rmdir" and event.path in self._heirs:
+        """Replace a removed container by its successor."""
+        if event.kind == "rmdir" and event.path in self._replacements:
             slot = self._paths.index(event.path)
-            self._paths[slot], self._inodes[slot] = self._heirs.pop(event.path)
+            self._paths[slot], self._inodes[slot] = self._replacements.pop(event.path)
 
-    def _hourly(self, pieces: Pieces) -> None:
+    def _hourly(self, segment: SegmentTables) -> None:
         plan = self._schedule.plan
-        total = plan.cgroups + int(dying(self._schedule.plan, pieces.ticks)[0])
+        total = plan.cgroups + int(dying(self._schedule.plan, segment.ticks)[0])
         slow = "zombie_walk" in plan.plant
         cost_each = 0.97 * plan.walk_s / _HEAP if slow else 4e-8
         estimate = cost_each * total
@@ -237,10 +239,10 @@ class Memory:
             note = f"an estimated {1000 * estimate:.1f} ms, too fast to matter"
         note = f"memory.numa_stat at the root: {note}"
         walk = WalkCost("memory.numa_stat", "/user.slice", 40, 40 * cost_each, estimate, None, note)
-        pieces.once(WalkCost, [walk])
-        dead = int(dying(self._schedule.plan, pieces.ticks)[0])
+        segment.once(WalkCost, [walk])
+        dead = int(dying(self._schedule.plan, segment.ticks)[0])
         held = [CgroupResidual("/system.slice", 4096 * dead, "total_cache - cache - children")]
-        pieces.once(CgroupResidual, held if dead > 1000 else [])
+        segment.once(CgroupResidual, held if dead > 1000 else [])
 
 
 def _is_gauge(name: str) -> bool:
@@ -254,7 +256,7 @@ def _census(total: int, live: int) -> CgroupCensus:
 
 
 def _paths(number: int, rng: np.random.Generator) -> list[str]:
-    """A third below the slices, the rest pods with their containers."""
+    """A sixth services, then pods up to half of all, then their containers."""
     paths = ["/", "/system.slice", "/user.slice", "/kubepods", "/kubepods/burstable"]
     paths += [f"/system.slice/{name}" for name in services(number // 6)]
     while len(paths) < number // 2:

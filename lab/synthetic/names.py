@@ -1,4 +1,4 @@
-"""What things are called on a node: counters, processes, services."""
+"""Names on a node: counters, processes, services."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ VMSTAT = _words("""
     direct_map_level2_collapses direct_map_level3_collapses nr_unstable
 """)
 
-#: `ethtool -S` of ENA, the device's own counters and one queue's.
+#: `ethtool -S` of ENA: the device's counters and one queue's.
 ENA_DEVICE = _words("""
     total_resets reset_fail tx_timeout suspend resume wd_expired interface_up interface_down
     admin_q_pause device_request_reset bad_tx_req_id bad_rx_req_id bad_rx_desc_num missing_intr
@@ -68,7 +68,7 @@ ENA_QUEUE = _words("""
     rx_csum_bad rx_page_alloc_fail rx_empty_rx_ring
 """)
 
-#: What moves in a second, about; whatever is not named here stands still.
+#: Approximate rates per second; other counters do not change.
 VM_RATES = {
     "numa_hit": 21_000.0,
     "numa_local": 20_400.0,
@@ -123,7 +123,7 @@ VM_RATES = {
     "thp_deferred_split_page": 0.5,
     "direct_map_level2_splits": 0.001,
 }
-#: Gauges that stand still for hours.
+#: Gauges that do not change for hours.
 VM_STILL = frozenset({"nr_free_cma", "nr_zspages", "nr_hugetlb", "nr_balloon_pages", "nr_unstable"})
 
 KERNEL_THREADS = (
@@ -147,6 +147,6 @@ CONTROLLERS = (
 
 
 def services(number: int) -> list[str]:
-    """So many names of services, the well-known ones first."""
+    """`number` service names, well-known ones first."""
     known = [f"{name}.service" for name in SERVICES]
     return [*known, *(f"svc-{index}.service" for index in range(number - len(known)))][:number]

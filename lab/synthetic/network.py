@@ -1,11 +1,11 @@
-"""What the network does: interfaces, queues, the driver's counters, interrupts and TCP."""
+"""Tables about the network: interfaces, queues, driver counters, interrupts and TCP."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from lab.synthetic.columns import Counters, Pieces
+from lab.synthetic.columns import Counters, SegmentTables
 from lab.synthetic.names import ENA_DEVICE, ENA_QUEUE
 from lab.synthetic.plan import Array, Plan, Schedule, Ticks, overlap
 from sexton.model.rows.cpu import Interrupt, IrqAffinity
@@ -22,7 +22,7 @@ def bus(nic: int) -> str:
 
 
 class Traffic:
-    """What every queue carried in every step of one segment; queues of all NICs in one row."""
+    """Traffic of every queue in every step of one segment; the queues of all NICs in sequence."""
 
     def __init__(self, schedule: Schedule, ticks: Ticks, rates: Array, rng: np.random.Generator):
         plan = schedule.plan
@@ -35,7 +35,7 @@ class Traffic:
                 stalled[self.cores == hold.core] += seconds
             else:
                 flooded[hold.queue] += seconds
-        for reset in schedule.resets:  # the whole device is down; a held queue is down already
+        for reset in schedule.resets:  # the whole device is down; a stalled queue already was
             stalled[: plan.queues] += overlap(*reset.down, ticks)
         self.stalled = np.minimum(stalled, ticks.dt)
         self.flooded = flooded
@@ -43,7 +43,7 @@ class Traffic:
         self.rx = rng.poisson(flow + 60_000.0 * flooded)
         self.tx = rng.poisson(flow * 0.8)
         self.polls = rng.poisson(self.rx / 6 + self.tx / 20)
-        # The first packet of a stalled queue still raises its interrupt; nobody answers it.
+        # The first packet of a stalled queue still raises an interrupt, which is not handled.
         self.irqs = rng.binomial(self.polls, 0.85) + rng.poisson(2.0 * stalled)
         self.tx_polls = rng.binomial(self.polls, 0.7)
 
@@ -61,7 +61,7 @@ def _by_core(values: Array, cores: Array, number: int) -> Array:
 
 
 class Network:
-    """Interfaces of one node, ENA all of them."""
+    """The interfaces of a node, all ENA."""
 
     def __init__(self, schedule: Schedule, rng: np.random.Generator) -> None:
         plan = schedule.plan
@@ -73,20 +73,20 @@ class Network:
         self._others = Counters(1)
         self._left = rng.integers(0, 40, plan.cores)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         for counters in (self._queues, self._devices, self._links, self._others):
-            counters.forget()
+            counters.reset()
 
     def traffic(self, ticks: Ticks) -> Traffic:
         return Traffic(self._schedule, ticks, self._rates, self._rng)
 
-    def write(self, pieces: Pieces, traffic: Traffic) -> None:
-        steps = self._queue_steps(pieces.ticks, traffic)
-        self._net_device(pieces, steps)
-        self._counters(pieces, steps)
-        self._interrupts(pieces, traffic)
-        self._tcp(pieces, traffic)
-        self._once(pieces)
+    def write(self, segment: SegmentTables, traffic: Traffic) -> None:
+        steps = self._queue_steps(segment.ticks, traffic)
+        self._net_device(segment, steps)
+        self._counters(segment, steps)
+        self._interrupts(segment, traffic)
+        self._tcp(segment, traffic)
+        self._once(segment)
 
     def _queue_steps(self, ticks: Ticks, traffic: Traffic) -> dict[str, Array]:
         rng = self._rng
@@ -114,8 +114,8 @@ class Network:
             "rx_csum_good": rng.binomial(rx, 0.995),
         }
 
-    def _counters(self, pieces: Pieces, steps: dict[str, Array]) -> None:
-        plan, ticks = self._schedule.plan, pieces.ticks
+    def _counters(self, segment: SegmentTables, steps: dict[str, Array]) -> None:
+        plan, ticks = self._schedule.plan, segment.ticks
         n, per_nic = len(ticks.dt), len(ENA_DEVICE) + plan.queues * len(ENA_QUEUE)
         values = np.zeros((plan.nics, per_nic, n), dtype=np.uint64)
         for row, name in enumerate(ENA_DEVICE):
@@ -136,10 +136,10 @@ class Network:
             "counter": [*ENA_DEVICE, *names] * plan.nics,
             "value": values.reshape(-1, n),
         }
-        pieces.things(NicCounter, pieces.moments(), columns)
+        segment.same_entities(NicCounter, segment.next_read_times(), columns)
 
     def _device(self, name: str, ticks: Ticks) -> Array:
-        """One counter of the device as a whole, for every NIC."""
+        """One device-wide counter, for every NIC."""
         rng, nics = self._rng, self._schedule.plan.nics
         if name == "conntrack_allowance_available":
             return np.asarray(136_812 - rng.integers(0, 900, (nics, len(ticks.dt))))
@@ -156,8 +156,8 @@ class Network:
                 steps[0] += overlap(reset.down[1] - 0.001, reset.down[1], ticks) > 0
         return self._devices.add(name, steps)
 
-    def _net_device(self, pieces: Pieces, steps: dict[str, Array]) -> None:
-        plan, rng, dt = self._schedule.plan, self._rng, pieces.ticks.dt
+    def _net_device(self, segment: SegmentTables, steps: dict[str, Array]) -> None:
+        plan, rng, dt = self._schedule.plan, self._rng, segment.ticks.dt
         n = len(dt)
         by_nic = {
             name: steps[name].reshape(plan.nics, plan.queues, n).sum(axis=1)
@@ -172,15 +172,15 @@ class Network:
                 moved = np.concatenate([own, by_nic[f"{side}_{mine}"]])
                 columns[f"{side}_{name}"] = self._links.add(f"{side}_{name}", moved)
             columns |= {f"{side}_errors": quiet, f"{side}_dropped": quiet}
-        pieces.things(NetDevice, pieces.moments(), columns)
+        segment.same_entities(NetDevice, segment.next_read_times(), columns)
 
-    def _interrupts(self, pieces: Pieces, traffic: Traffic) -> None:
-        plan, ticks = self._schedule.plan, pieces.ticks
+    def _interrupts(self, segment: SegmentTables, traffic: Traffic) -> None:
+        plan, ticks = self._schedule.plan, segment.ticks
         fired = self._queues.add("irq", traffic.irqs)[:, ticks.scans]
         vectors = [(row.irq, row.irq_name, row.cpus[0]) for row in queue_rows(plan)]
         readings, lines = len(ticks.scans), len(vectors)
         counts = np.zeros((readings, lines, plan.cores), dtype=np.int64)
-        counts[:, :, 0] = self._left[np.arange(lines) % plan.cores]  # before they were bound
+        counts[:, :, 0] = self._left[np.arange(lines) % plan.cores]  # before their affinity was set
         queue = 0
         for line, (_, name, core) in enumerate(vectors):
             if "Tx-Rx" in name:
@@ -197,10 +197,12 @@ class Network:
         }
         sizes = np.full(readings, lines)
         if readings:
-            pieces.readings(Interrupt, pieces.moments(ticks.scans), sizes, columns)
+            segment.varying_entities(
+                Interrupt, segment.next_read_times(ticks.scans), sizes, columns
+            )
 
-    def _tcp(self, pieces: Pieces, traffic: Traffic) -> None:
-        rng, ticks = self._rng, pieces.ticks
+    def _tcp(self, segment: SegmentTables, traffic: Traffic) -> None:
+        rng, ticks = self._rng, segment.ticks
         lossy = np.zeros(len(ticks.dt))
         for reset in self._schedule.resets:
             lossy += overlap(reset.at - reset.waited_s, reset.at + 3, ticks)
@@ -218,21 +220,21 @@ class Network:
             "syn_retransmits": (4.0 * lossy).astype(np.int64),
         }
         columns = {name: self._others.add(name, step[None, :]) for name, step in steps.items()}
-        pieces.things(TcpCounters, pieces.moments(), columns)
+        segment.same_entities(TcpCounters, segment.next_read_times(), columns)
 
-    def _once(self, pieces: Pieces) -> None:
+    def _once(self, segment: SegmentTables) -> None:
         plan = self._schedule.plan
         rows = [Nic("lo", False, None, None, None, "unknown")]
         rows += [Nic(f"eth{nic}", True, "ena", DRIVER, bus(nic), "up") for nic in range(plan.nics)]
-        pieces.once(Nic, rows)
+        segment.once(Nic, rows)
         queues = queue_rows(plan)
-        pieces.once(NicQueue, queues)
+        segment.once(NicQueue, queues)
         every = tuple(range(plan.cores))
-        pieces.once(IrqAffinity, [IrqAffinity(row.irq, every, row.cpus) for row in queues])
+        segment.once(IrqAffinity, [IrqAffinity(row.irq, every, row.cpus) for row in queues])
 
 
 def queue_rows(plan: Plan) -> list[NicQueue]:
-    """Each NIC's interrupts: its own one first, then one per queue."""
+    """Each NIC's interrupts: the management vector first, then one per queue."""
     rows = []
     irq = FIRST_IRQ
     for nic in range(plan.nics):

@@ -1,12 +1,12 @@
-"""A perf.data that never happened: any number of cores, seconds and distinct stacks, in one file.
+"""Synthetic perf.data files with any number of cores, seconds and distinct stacks.
 
-Made for what two real cores cannot give: two minutes of 96 cores, captures that differ in size
-alone, a stall planted where a test must find it. ``perf script`` reads it like one of its own (a
-test holds that). Kernel functions are those of a symbol table that the caller gives, user ones lie
-in a file that does not exist; tasks, times and stacks are random.
+For captures that two real cores cannot produce: two minutes of 96 cores, captures that differ only
+in size, a stall planted for a test to find. A test checks that ``perf script`` reads them. Kernel
+functions come from a symbol table given by the caller; user functions are in a file that does not
+exist; tasks, times and stacks are random.
 
-The file is written as ``perf record -a -g --all-cgroups -k CLOCK_MONOTONIC`` would: a head, the
-event's attributes, records in rounds of a tenth of a second, and the clock's pair of times.
+The file has the layout of ``perf record -a -g --all-cgroups -k CLOCK_MONOTONIC``: header, event
+attributes, records in rounds of a tenth of a second, and the clock reference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _NS = 1_000_000_000
-#: IP, TID, TIME, CALLCHAIN, ID, CPU, PERIOD, CGROUP: what the recorder's own perf asks for.
+#: IP, TID, TIME, CALLCHAIN, ID, CPU, PERIOD, CGROUP: as requested by the recorder's perf.
 _SAMPLE_TYPE = 0x2001E7
 #: inherit, freq, mmap, comm, task, sample_id_all, mmap2, comm_exec, cgroup, build_id
 _FLAGS = 1 << 1 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 13 | 1 << 18 | 1 << 23 | 1 << 24 | 1 << 32
@@ -34,7 +34,7 @@ _CLOCK_DATA, _CLOCKID_MONOTONIC = 29, 1
 
 
 class Stall(NamedTuple):
-    """One task holds one core in one kernel path: function names, the innermost first."""
+    """One task holds one core in one kernel path: function names, innermost first."""
 
     cpu: int
     start_s: float
@@ -44,7 +44,7 @@ class Stall(NamedTuple):
 
 
 class Capture(NamedTuple):
-    """What to make up. `busy` is the share of time a core is not idle."""
+    """Parameters of a capture. `busy` is the share of time that a core is not idle."""
 
     cores: int = 96
     seconds: float = 120.0
@@ -67,10 +67,11 @@ class _Stack(NamedTuple):
 
 
 def write_perf_data(path: Path, capture: Capture, kernel: Sequence[tuple[int, str]]) -> int:
-    """Write it, piece by piece; how many samples it holds.
+    """Write it round by round; returns the number of samples.
 
-    `kernel` is a symbol table: addresses and names. An idle function and those of the stalls have
-    to be in it; ``_text`` should be: readers tell by it whether names are of the same boot.
+    `kernel` is a symbol table: addresses and names. It must contain an idle function and those of
+    the stalls; it should contain ``_text``, by which readers tell whether names are from the same
+    boot.
     """
     chance = random.Random(capture.seed)
     named = {name: address for address, name in kernel}
@@ -126,7 +127,7 @@ def _attributes(hertz: int) -> bytes:
 
 
 def _stack(chance: random.Random, capture: Capture, kernel: Sequence[tuple[int, str]]) -> _Stack:
-    """Some kernel functions above some user ones, or user ones alone."""
+    """Kernel functions on top of user functions, or only user functions."""
     task = chance.randrange(capture.tasks)
     depth = max(2, int(chance.gauss(capture.depth, capture.depth / 4)))
     inside = chance.randrange(depth) if chance.random() < 0.6 else 0
@@ -149,7 +150,7 @@ def _pid(task: int) -> int:
 
 
 def _introductions(capture: Capture, text: int) -> Iterator[bytes]:
-    """The kernel's map, each task's name and program, each cgroup's path."""
+    """Records for the kernel's map, each task's name and program, each cgroup's path."""
     start_ns = int(capture.start_s * _NS)
 
     def record(kind: int, misc: int, body: bytes, pid: int) -> bytes:
@@ -178,7 +179,7 @@ def _rounds(
     pool: Sequence[_Stack],
     special: tuple[_Stack, Sequence[tuple[Stall, _Stack]]],
 ) -> Iterator[tuple[int, bytes]]:
-    """Samples of a tenth of a second, core after core as perf empties its buffers."""
+    """Samples per tenth of a second, core by core, as perf drains its buffers."""
     idle, stalls = special
     period = _NS // capture.hertz
     start, end = int(capture.start_s * _NS), int((capture.start_s + capture.seconds) * _NS)
@@ -187,12 +188,12 @@ def _rounds(
         for stall, stack in stalls
     ]
     due = [start + chance.randrange(period) for _ in range(capture.cores)]
-    fresh = iter(pool)  # each at least once, while there are samples for it
+    fresh = iter(pool)  # each at least once, as long as there are samples
     head, fields = struct.Struct("=IHHQIIQQIIQ"), struct.Struct("=Q")
     closing = struct.pack("=IHH", _FINISHED_ROUND, 0, 8)
     for begin in range(start, end, _ROUND_NS):
         until = min(begin + _ROUND_NS, end)
-        made, pieces = 0, []
+        made, chunks = 0, []
         for cpu in range(capture.cores):
             now = due[cpu]
             while now < until:
@@ -206,15 +207,15 @@ def _rounds(
                         stack = next(fresh, None) or pool[int(chance.random() * len(pool))]
                 pid = _pid(stack.task)
                 size = 64 + len(stack.chain)
-                pieces.append(
+                chunks.append(
                     head.pack(
                         *(_SAMPLE, stack.misc, size, stack.ip, pid, pid),
                         *(now + chance.randrange(2000), 1, cpu, 0, period),
                     )
                 )
-                pieces += (stack.chain, fields.pack(100 + pid % 8))
+                chunks += (stack.chain, fields.pack(100 + pid % 8))
                 made += 1
                 now += period
             due[cpu] = now
-        pieces.append(closing)
-        yield made, b"".join(pieces)
+        chunks.append(closing)
+        yield made, b"".join(chunks)

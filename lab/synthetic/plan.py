@@ -1,7 +1,7 @@
-"""What is to be made up: the node, the span, what is planted in it, and when exactly.
+"""The plan of a synthetic recording: the node, the duration, and what is planted when.
 
-Everything that happens is laid down here before a row is made, in *elapsed* seconds: the time since
-the recording began, whatever the clocks of the node say. `Schedule` turns it into both clocks.
+All events are planned before any row is written, in *elapsed* seconds since the start of the
+recording, independent of the node's clocks. `Schedule` converts them to both clocks.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ CAUSES = ("crash_loop", "zombie_walk", "nic_reset")
 TWINS = ("busy_user", "flood", "zombies_without_starvation", "reset_without_zombies")
 UNIT = "ecs.service"
 PERIOD_S = 10.2
-#: ENA gives a queue so long before it resets the device.
-PATIENCE_S = 5.0
-#: How long a device is down while it is reset.
+#: ENA resets the device after a queue was stalled this long.
+RESET_AFTER_S = 5.0
+#: How long a reset takes the device down.
 DOWN_S = 0.9
-#: How long the recorder looks closer after an alarm; one within `CALM_S` of its like goes on.
+#: How long the recorder samples faster after an alarm; a similar alarm within `CALM_S` continues
+#: it.
 DETAIL_S = 60
 CALM_S = 600.0
 _FLOOD_S = 20.0
@@ -34,12 +35,12 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A node and its hours. `plant` names causes and twins; none of them is a healthy node.
+    """A node and its hours. `plant` names causes and twins; without any the node is healthy.
 
-    `walks` is how often the walk and the reset come (twice a day where `None`), `walks_at` says
-    when, in seconds from the start. `gaps` are (start, seconds) without a recorder, `reboot_at` a
-    boot, `jumps` (moment, hours) of the wall clock. `hours` count what was recorded and the gaps.
-    With `stack_hertz` every core is sampled so often, from a tree of about `stack_nodes` functions.
+    `walks` is how often the walk and the reset occur (twice a day if `None`), `walks_at` when, in
+    seconds from the start. `gaps` are (start, seconds) without a recorder, `reboot_at` a reboot,
+    `jumps` (moment, hours) of the wall clock. `hours` includes the gaps. With `stack_hertz` every
+    core is sampled at that rate, from a tree of about `stack_nodes` functions.
     """
 
     cores: int = 96
@@ -65,26 +66,26 @@ class Plan:
     def __post_init__(self) -> None:
         unknown = set(self.plant) - set(CAUSES) - set(TWINS) - {"healthy"}
         if unknown:
-            raise ValueError(f"nobody knows how to plant {', '.join(sorted(unknown))}")
+            raise ValueError(f"cannot plant: {', '.join(sorted(unknown))}")
         if min(self.cores, self.nics, self.queues) < 1 or self.seconds < 1:
-            raise ValueError("a node has a core, a NIC and a queue, and a recording a second")
+            raise ValueError("at least one core, NIC, queue and second are required")
         if min(self.processes, self.cgroups, self.units) < 40:
-            raise ValueError("a node has 40 processes, cgroups and units at the least")
-        if {"zombie_walk", "nic_reset"} <= set(self.plant) and self.walk_s <= PATIENCE_S:
-            raise ValueError(f"a walk of {self.walk_s} s resets no NIC: drivers wait 5 s")
+            raise ValueError("at least 40 processes, cgroups and units are required")
+        if {"zombie_walk", "nic_reset"} <= set(self.plant) and self.walk_s <= RESET_AFTER_S:
+            raise ValueError(f"a walk of {self.walk_s} s resets no NIC: the driver waits 5 s")
 
     @property
     def seconds(self) -> int:
         return round(self.hours * 3600)
 
     @property
-    def heap(self) -> bool:
-        """Is the node full of dead cgroups from the start?"""
+    def many_zombies(self) -> bool:
+        """Does the node have many zombies from the start?"""
         return bool({"crash_loop", "zombie_walk", "zombies_without_starvation"} & set(self.plant))
 
 
 class Hold(NamedTuple):
-    """One core held: in "system" by kubelet's walk, or in "softirq" by a flood."""
+    """One core held in "system" by kubelet's walk, or in "softirq" by a flood."""
 
     start: float
     end: float
@@ -94,7 +95,7 @@ class Hold(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """One reset of the first NIC; `waited_s` is how long NAPI had not run, 0 where it had."""
+    """One reset of the first NIC; `waited_s` is how long NAPI was starved, 0 if it was not."""
 
     at: float
     queue: int
@@ -105,23 +106,23 @@ class Reset(NamedTuple):
         return self.at, self.at + DOWN_S
 
 
-class Raised(NamedTuple):
-    """An alarm the recorder would have raised, at the tick of that elapsed second.
+class PlannedAlarm(NamedTuple):
+    """An alarm that the recorder would have raised, at that elapsed second.
 
-    `since` is when what it tells of happened; `news` is false where a like one still goes on.
+    `since` is when the problem started; `is_new` is false while a similar alarm continues.
     """
 
     at: int
     kind: str
     about: str
     since: float
-    news: bool = True
+    is_new: bool = True
 
 
 class Ticks(NamedTuple):
     """The readings of one segment, a second apart, on all three clocks.
 
-    `dt` is the time since the reading before: a gap's length after a gap, the uptime after a boot.
+    `dt` is the time since the previous reading: after a gap its length, after a boot the uptime.
     """
 
     elapsed: Array
@@ -129,13 +130,13 @@ class Ticks(NamedTuple):
     wall: Array
     dt: Array
     boot: int
-    #: Indices of the ticks at which the slow tables are read.
+    #: Indices of the ticks at which the expensive tables are read.
     scans: Array
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """Something that was planted: the things it is about, and when, on both clocks."""
+    """A planted cause: its entities, and when, on both clocks."""
 
     cause: str
     entities: Mapping[str, str]
@@ -150,14 +151,14 @@ class Schedule:
     plan: Plan
     holds: list[Hold] = field(default_factory=list)
     resets: list[Reset] = field(default_factory=list)
-    alarms: list[Raised] = field(default_factory=list)
-    #: Recorded stretches as (first second, end, boot).
-    stretches: list[tuple[int, int, int]] = field(default_factory=list)
+    alarms: list[PlannedAlarm] = field(default_factory=list)
+    #: Recorded spans as (first second, end, boot).
+    spans: list[tuple[int, int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         plan = self.plan
         rng = np.random.default_rng([plan.seed, 1])
-        self.stretches = list(_stretches(plan))
+        self.spans = list(_recorded_spans(plan))
         names = set(plan.plant)
         timed = names & {"zombie_walk", "nic_reset", "reset_without_zombies", "flood"}
         for moment in self._moments(rng) if timed else ():
@@ -173,13 +174,13 @@ class Schedule:
                 self.resets.append(Reset(moment, queue, 0.0))
             if "flood" in names:
                 self.holds.append(Hold(moment, moment + _FLOOD_S, core, queue, "softirq"))
-        self.alarms = list(_mark_news(sorted(self._alarms())))
+        self.alarms = list(_mark_new(sorted(self._alarms())))
 
     def _moments(self, rng: np.random.Generator) -> list[float]:
         plan = self.plan
         if plan.walks_at:
             for at in plan.walks_at:
-                if not any(a < at < b - plan.walk_s for a, b, _ in self.stretches):
+                if not any(a < at < b - plan.walk_s for a, b, _ in self.spans):
                     raise ValueError(f"nothing is recorded {at} s after the start")
             return sorted(plan.walks_at)
         wanted = plan.walks if plan.walks is not None else max(1, round(plan.hours / 12))
@@ -188,34 +189,36 @@ class Schedule:
             for _ in range(1000):
                 moment = plan.seconds * (turn + float(rng.uniform(0.15, 0.85))) / wanted
                 clear = not found or moment - found[-1] > 90
-                if clear and any(a + 30 < moment < b - 90 for a, b, _ in self.stretches):
+                if clear and any(a + 30 < moment < b - 90 for a, b, _ in self.spans):
                     found.append(moment)
                     break
             else:
-                raise ValueError(f"no room for {wanted} walks in what is recorded")
+                raise ValueError(f"the recorded time has no room for {wanted} walks")
         return found
 
-    def _alarms(self) -> list[Raised]:
+    def _alarms(self) -> list[PlannedAlarm]:
         raised = []
         for hold in self.holds:
             seen = ceil(hold.start) + 2
             if seen <= hold.end:
-                raised.append(Raised(seen, "held_core", f"core {hold.core}", hold.start))
-        raised += [Raised(ceil(reset.at), "nic_reset", "eth0", reset.at) for reset in self.resets]
-        if self.plan.heap:
-            first = self.stretches[0][0]
-            raised.append(Raised(first, "zombie_memcgs", "", first))
+                raised.append(PlannedAlarm(seen, "held_core", f"core {hold.core}", hold.start))
+        raised += [
+            PlannedAlarm(ceil(reset.at), "nic_reset", "eth0", reset.at) for reset in self.resets
+        ]
+        if self.plan.many_zombies:
+            first = self.spans[0][0]
+            raised.append(PlannedAlarm(first, "zombie_memcgs", "", first))
         return raised
 
     def mono(self, elapsed: float) -> float:
-        """CLOCK_MONOTONIC of the boot that runs then."""
+        """CLOCK_MONOTONIC of the current boot."""
         plan = self.plan
         if plan.reboot_at is None or elapsed < plan.reboot_at:
             return plan.uptime_s + elapsed
         return elapsed - (int(plan.reboot_at) + _OUTAGE_S) + _BOOT_S
 
     def wall(self, elapsed: float) -> float:
-        """What the wall clock says."""
+        """The wall clock."""
         jumped = sum(hours for at, hours in self.plan.jumps if elapsed >= at)
         return self.plan.start + elapsed + 3600 * jumped
 
@@ -226,7 +229,7 @@ class Schedule:
         """Every segment's ticks, in order."""
         made: list[Ticks] = []
         last: tuple[int, int] | None = None
-        for first, end, boot in self.stretches:
+        for first, end, boot in self.spans:
             for start in range(first, end, SEGMENT_S):
                 elapsed = np.arange(start, min(start + SEGMENT_S, end), dtype=np.float64)
                 mono = self.mono(start) + (elapsed - start)
@@ -245,10 +248,10 @@ class Schedule:
         return np.flatnonzero(due)
 
     def planted(self) -> tuple[Planted, ...]:
-        """What a reader should find."""
+        """Everything that a diagnosis should find."""
         plan = self.plan
         planted = []
-        first, last = self.stretches[0][0], self.stretches[-1][1] - 1
+        first, last = self.spans[0][0], self.spans[-1][1] - 1
         whole = (self.both(first), self.both(last))
         if "crash_loop" in plan.plant:
             about = {"unit": UNIT, "cgroup": f"/system.slice/{UNIT}", "period_s": f"{PERIOD_S}"}
@@ -277,15 +280,15 @@ class Schedule:
         return tuple(sorted(planted, key=lambda item: (item.start[1], item.cause)))
 
 
-def _mark_news(alarms: Iterable[Raised]) -> Iterator[Raised]:
+def _mark_new(alarms: Iterable[PlannedAlarm]) -> Iterator[PlannedAlarm]:
     last: dict[tuple[str, str], int] = {}
     for alarm in alarms:
         before = last.get((alarm.kind, alarm.about))
         last[alarm.kind, alarm.about] = alarm.at
-        yield alarm._replace(news=before is None or alarm.at - before >= CALM_S)
+        yield alarm._replace(is_new=before is None or alarm.at - before >= CALM_S)
 
 
-def _stretches(plan: Plan) -> list[tuple[int, int, int]]:
+def _recorded_spans(plan: Plan) -> list[tuple[int, int, int]]:
     cuts = [(int(at), int(at + seconds), 0) for at, seconds in plan.gaps]
     if plan.reboot_at is not None:
         cuts.append((int(plan.reboot_at), int(plan.reboot_at) + _OUTAGE_S, 1))
@@ -300,6 +303,6 @@ def _stretches(plan: Plan) -> list[tuple[int, int, int]]:
 
 
 def overlap(start: float, end: float, ticks: Ticks) -> Array:
-    """How much of each tick's step lies between two elapsed moments, in seconds."""
+    """Seconds of each tick's step between two elapsed moments."""
     begin = np.maximum(ticks.elapsed - ticks.dt, start)
     return np.asarray(np.maximum(0.0, np.minimum(ticks.elapsed, end) - begin))

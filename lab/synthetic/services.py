@@ -1,4 +1,4 @@
-"""What is said rather than counted: units, timers, the kernel's log, and the recorder itself."""
+"""Tables about units, timers, the kernel log, and the recorder itself."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from lab.synthetic.columns import Moments, Pieces
+from lab.synthetic.columns import ReadTimes, SegmentTables
 from lab.synthetic.memory import RUN_S, dying, last_start_s, restarts
 from lab.synthetic.names import services
 from lab.synthetic.network import DRIVER, bus
-from lab.synthetic.plan import PERIOD_S, UNIT, Array, Raised, Schedule, Ticks
+from lab.synthetic.plan import PERIOD_S, UNIT, Array, PlannedAlarm, Schedule, Ticks
 from sexton.model.row import Row
 from sexton.model.rows.event import KernelEvent, KernelLog
 from sexton.model.rows.node import Node
@@ -28,7 +28,7 @@ _TIMERS = ("fstrim", "logrotate", "man-db", "apt-daily", "motd-news", "systemd-t
 
 
 class Services:
-    """systemd, /dev/kmsg and our own recorder."""
+    """systemd, /dev/kmsg and the recorder."""
 
     def __init__(self, schedule: Schedule, rng: np.random.Generator) -> None:
         self._schedule, self._rng = schedule, rng
@@ -38,17 +38,17 @@ class Services:
         self.pins: list[Pin] = []
         self._cost = np.array([900, 0, 0], dtype=np.int64)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self._lines = 1100
 
-    def write(self, pieces: Pieces) -> None:
-        ticks = pieces.ticks
-        pieces.once(Node, [self._node(ticks)])
+    def write(self, segment: SegmentTables) -> None:
+        ticks = segment.ticks
+        segment.once(Node, [self._node(ticks)])
         if len(ticks.scans):
-            self._systemd(pieces)
-            self._costs(pieces)
-        self._log(pieces)
-        self._alarms(pieces)
+            self._systemd(segment)
+            self._costs(segment)
+        self._log(segment)
+        self._alarms(segment)
 
     def boot_id(self, boot: int) -> str:
         text = np.random.default_rng([self._schedule.plan.seed, 7, boot]).bytes(16).hex()
@@ -71,9 +71,9 @@ class Services:
             container=None,
         )
 
-    def _systemd(self, pieces: Pieces) -> None:
-        ticks, number = pieces.ticks, len(self._units)
-        when = pieces.moments(ticks.scans)
+    def _systemd(self, segment: SegmentTables) -> None:
+        ticks, number = segment.ticks, len(self._units)
+        when = segment.next_read_times(ticks.scans)
         monos = when.mono
         shape = (number, len(monos))
         started = np.full(shape, 60_000_000) + np.arange(number)[:, None] * 31_337
@@ -107,14 +107,18 @@ class Services:
                     words["sub_state"][index] = "auto-restart"
                     words["result"][index] = "exit-code"
                     words["cgroup_origin"][index] = "slice + name"
-        self._put_units(pieces, when, numbers, words)
-        pieces.rows(
+        self._put_units(segment, when, numbers, words)
+        segment.rows(
             ServiceManager, when, [[ServiceManager("systemd", "245", "D-Bus")]] * len(monos)
         )
-        pieces.rows(Timer, when, [self._timers(mono) for mono in monos.tolist()])
+        segment.rows(Timer, when, [self._timers(mono) for mono in monos.tolist()])
 
     def _put_units(
-        self, pieces: Pieces, when: Moments, numbers: dict[str, Array], words: dict[str, list[str]]
+        self,
+        segment: SegmentTables,
+        when: ReadTimes,
+        numbers: dict[str, Array],
+        words: dict[str, list[str]],
     ) -> None:
         n, number = len(when.mono), len(self._units)
         by_time = np.arange(number * n).reshape(number, n).T.reshape(-1)
@@ -131,7 +135,7 @@ class Services:
             "restart_policy": ["on-failure"] * number * n,
             "cgroup": [f"/system.slice/{name}" for name in self._units] * n,
         }
-        pieces.readings(Unit, when, np.full(n, number), columns)
+        segment.varying_entities(Unit, when, np.full(n, number), columns)
 
     def _timers(self, mono: float) -> list[Timer]:
         made = []
@@ -142,10 +146,10 @@ class Services:
             made.append(Timer(f"{name}.timer", f"{name}.service", trigger, every * 1_000_000))
         return made
 
-    def _log(self, pieces: Pieces) -> None:
-        ticks = pieces.ticks
-        when = pieces.moments()
-        lines = self._said()
+    def _log(self, segment: SegmentTables) -> None:
+        ticks = segment.ticks
+        when = segment.next_read_times()
+        lines = self._ena_lines()
         events: list[list[Row]] = []
         logs: list[list[Row]] = []
         for tick, elapsed in enumerate(ticks.elapsed.tolist()):
@@ -154,8 +158,8 @@ class Services:
             self._lines += len(now) + int(self._rng.random() < 0.01)
             events.append([event for at, text in now for event in self._events(at, text)])
             logs.append([KernelLog(self._lines, 0, 0, "/dev/kmsg")])
-        pieces.rows(KernelEvent, when, events)
-        pieces.rows(KernelLog, when, logs)
+        segment.rows(KernelEvent, when, events)
+        segment.rows(KernelLog, when, logs)
 
     def _events(self, at: float, text: str) -> list[KernelEvent]:
         mono = self._schedule.mono(at)
@@ -164,11 +168,11 @@ class Services:
         assert event is not None, text
         return [event]
 
-    def _said(self) -> list[tuple[float, str]]:
-        """ENA's lines of each reset, in the words of 2.11."""
+    def _ena_lines(self) -> list[tuple[float, str]]:
+        """ENA's log lines for each reset, as in driver 2.11."""
         who = f"ena {bus(0)} eth0:"
         info = f"Driver info: Elastic Network Adapter (ENA) v{DRIVER}"
-        said = []
+        lines = []
         for reset in self._schedule.resets:
             if reset.waited_s:
                 paused = (
@@ -176,24 +180,24 @@ class Services:
                     f" since last napi {round(reset.waited_s * 1e6)} usec. napi scheduled: 1"
                 )
                 starved = "napi handler hasn't been called for a long time but is scheduled"
-                said += [(reset.at, paused), (reset.at + 0.0001, f"{who} {starved}")]
+                lines += [(reset.at, paused), (reset.at + 0.0001, f"{who} {starved}")]
             else:
-                said.append((reset.at, f"{who} Keep alive watchdog timeout."))
-            said.append((reset.at + 0.002, f"{who} Trigger reset is on"))
+                lines.append((reset.at, f"{who} Keep alive watchdog timeout."))
+            lines.append((reset.at + 0.002, f"{who} Trigger reset is on"))
             done = f"ena {bus(0)}: Device reset completed successfully, {info}"
-            said.append((reset.down[1], done))
-        return said
+            lines.append((reset.down[1], done))
+        return lines
 
-    def _alarms(self, pieces: Pieces) -> None:
-        ticks = pieces.ticks
+    def _alarms(self, segment: SegmentTables) -> None:
+        ticks = segment.ticks
         indices, rows = [], []
         for alarm in self._schedule.alarms:
             found = np.flatnonzero(ticks.elapsed == alarm.at)
-            if len(found) and alarm.news:
+            if len(found) and alarm.is_new:
                 tick = int(found[0])
                 mono = float(ticks.mono[tick])
                 span = (mono - BEFORE_S, mono + AFTER_S)
-                about, detail = self._words(alarm, ticks, tick)
+                about, detail = self._alarm_text(alarm, ticks, tick)
                 indices.append(tick)
                 rows.append([Alarm(alarm.kind, about, detail, *span)])
                 stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(ticks.wall[tick]))
@@ -201,21 +205,21 @@ class Services:
                 boot, wall = self.boot_id(ticks.boot), float(ticks.wall[tick])
                 self.pins.append(Pin(name, alarm.kind, about, detail, boot, *span, wall))
         if rows:
-            pieces.rows(Alarm, pieces.moments(np.array(indices)), rows)
+            segment.rows(Alarm, segment.next_read_times(np.array(indices)), rows)
 
-    def _words(self, alarm: Raised, ticks: Ticks, tick: int) -> tuple[str, str]:
-        """What it is about, and what the recorder says of it."""
+    def _alarm_text(self, alarm: PlannedAlarm, ticks: Ticks, tick: int) -> tuple[str, str]:
+        """The alarm's subject and detail, as the recorder would write them."""
         if alarm.kind == "zombie_memcgs":
             plan = self._schedule.plan
             dead = f"{int(dying(plan, ticks)[tick]):,}"
             return dead, f"{dead} dying memory cgroups, {plan.cgroups:,} live"
         if alarm.kind == "nic_reset":
-            said = next(text for at, text in self._said() if at == alarm.since)
-            return alarm.about, shorten(said, 160)
+            line = next(text for at, text in self._ena_lines() if at == alarm.since)
+            return alarm.about, shorten(line, 160)
         return alarm.about, f"{alarm.about} in the kernel for 2.0 s"
 
-    def _costs(self, pieces: Pieces) -> None:
-        rng, ticks = self._rng, pieces.ticks
+    def _costs(self, segment: SegmentTables) -> None:
+        rng, ticks = self._rng, segment.ticks
         due = ticks.scans[ticks.elapsed[ticks.scans] % 10 == 0]
         rows = []
         for _ in due:
@@ -225,4 +229,4 @@ class Services:
             cost = RecorderCost(cpu, children, None, rss, 0, written, 4 * written % 300_000_000)
             rows.append([cost])
         if rows:
-            pieces.rows(RecorderCost, pieces.moments(due), rows)
+            segment.rows(RecorderCost, segment.next_read_times(due), rows)

@@ -1,8 +1,8 @@
-"""What ran on the cores: stacks that agree with the core times, sealed as the recorder does it.
+"""Stacks that agree with the core times, sealed as the recorder does it.
 
-A tree of made-up functions is laid out once; each segment draws its samples from it, core by core
-and second by second, in the proportions of that core's user, system, softirq and idle time. While a
-core is held by a planted walk or flood it is in the functions of exactly that.
+A tree of synthetic functions is built once; each segment draws its samples from it, core by core
+and second by second, in proportion to that core's user, system, softirq and idle time. While a
+planted walk or flood holds a core, its samples are in the functions of that cause.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _WORDS = ("page", "lock", "inode", "queue", "task", "skb", "timer", "folio", "sc
 _VERBS = ("get", "put", "find", "update", "alloc", "free", "walk", "flush", "commit", "try_charge")
 _FUNCTIONS = 6_000
 _THREADS = 400
-#: How a core's second is told apart.
+#: Kinds of samples.
 USER, SYSTEM, SOFTIRQ, IDLE, WALK, FLOOD = range(6)
 
 
 class _Leaves(NamedTuple):
-    """Where a sample of one kind may end, and how likely each place is, summed up."""
+    """Nodes where samples of one kind may end, with cumulative probabilities."""
 
     node: Array
     until: Array
@@ -46,12 +46,12 @@ class _Leaves(NamedTuple):
 
 
 class Stacks:
-    """The same node's functions for all of its hours."""
+    """Draws samples from the functions of one node."""
 
     def __init__(self, schedule: Schedule, rng: np.random.Generator) -> None:
         self._schedule, self._rng = schedule, rng
         self._plan = schedule.plan
-        self.tree = _Garden(rng, self._plan.stack_nodes)
+        self.tree = _FunctionTree(rng, self._plan.stack_nodes)
         self._comm = rng.integers(0, len(PROGRAMS), _THREADS)
         self.threads = [Thread(3000 + index, 3000 + index, PROGRAMS[comm])
                         for index, comm in enumerate(self._comm)]  # fmt: skip
@@ -66,7 +66,7 @@ class Stacks:
         shape = (seconds, hertz, cores)
         phase = rng.uniform(0, 1 / hertz, cores)
         at = np.arange(hertz)[:, None] / hertz + phase
-        # float32 is enough for the part of a second and half the memory of the draft.
+        # float32 is precise enough for a fraction of a second, at half the memory.
         within = at.astype(np.float32) + rng.normal(0, 2e-5, shape).astype(np.float32)
         np.clip(within, 0.0, 0.999_999, out=within)
         kind = self._kinds(shares, shape)
@@ -106,7 +106,7 @@ class Stacks:
                     kind[second, held, hold.core] = which
 
     def _running(self, kind: Array, shape: tuple[int, ...]) -> Array:
-        """Threads stay on their core for a while."""
+        """Choose the running threads, which stay on a core for three seconds."""
         seconds, _, cores = shape
         turn = self._rng.integers(0, _THREADS, (seconds // 3 + 1, cores))
         of_second = np.repeat(turn, 3, axis=0)[:seconds, None, :]
@@ -135,7 +135,7 @@ class Stacks:
 
 
 def _shares(times: Any, cores: int, seconds: int) -> Array:
-    """Of each core and second the share of user, system and softirq time."""
+    """Shares of user, system and softirq time per core and second."""
     found = {
         name: np.diff(times.column(name).to_numpy().reshape(cores, seconds), axis=1)
         for name in ("user_ms", "nice_ms", "system_ms", "softirq_ms", "irq_ms")
@@ -146,8 +146,8 @@ def _shares(times: Any, cores: int, seconds: int) -> Array:
     return np.concatenate([shares[:, :, :1], shares], axis=2)
 
 
-class _Garden:
-    """A tree in pre-order, grown by chance; and where samples of each kind end in it."""
+class _FunctionTree:
+    """A random tree of functions in pre-order, and the leaves for each kind of sample."""
 
     def __init__(self, rng: np.random.Generator, nodes: int) -> None:
         self._rng = rng
@@ -159,15 +159,15 @@ class _Garden:
         nodes_each = max(nodes // (2 * len(PROGRAMS)), 4)
         for number, comm in enumerate(PROGRAMS):
             self._task(comm)
-            user = self._grow(1, nodes_each, comm, Kind.USER)
+            user = self._add_subtree(1, nodes_each, comm, Kind.USER)
             self._add("__libc_read", "libc.so.6", Kind.USER, 2)
             for deeper, name in enumerate(_SYSCALL):
                 self._add(name, _KERNEL, Kind.KERNEL, 3 + deeper)
-            system = self._grow(4, nodes_each, _KERNEL, Kind.KERNEL)
+            system = self._add_subtree(4, nodes_each, _KERNEL, Kind.KERNEL)
             self.programs[number, USER], self.programs[number, SYSTEM] = user, system
         self._task("swapper")
         self._path(_IDLE)
-        soft = self._grow(5, 60, _KERNEL, Kind.KERNEL)
+        soft = self._add_subtree(5, 60, _KERNEL, Kind.KERNEL)
         self._add("pv_native_safe_halt", _KERNEL, Kind.KERNEL, 6)
         self.fixed[SOFTIRQ] = soft
         self.fixed[IDLE] = _even([len(self._frame) - 1])
@@ -187,7 +187,7 @@ class _Garden:
         self._table = list(self._names)
 
     def used(self, node: Array) -> tuple[Tree, Array]:
-        """The part of it that these samples end in, and where they end in that part."""
+        """The part of the tree that these samples use, and their nodes in that part."""
         own = np.bincount(node, minlength=len(self._order)).astype(np.int64)
         whole = Tree(self._order, self._depths, self._ends, _frames(self._table[:1]))
         keep = whole.totals(own) > 0
@@ -210,8 +210,8 @@ class _Garden:
         self._frame.append(number)
         self._depth.append(depth)
 
-    def _grow(self, below: int, nodes: int, module: str, kind: Kind) -> _Leaves:
-        """So many nodes below the last one, and a place to end in at each of them."""
+    def _add_subtree(self, below: int, nodes: int, module: str, kind: Kind) -> _Leaves:
+        """Add `nodes` random nodes below the last one; samples may end in any of them."""
         first = len(self._frame)
         depth = below
         ups = self._rng.geometric(0.35, nodes)
@@ -235,7 +235,7 @@ def _frames(named: list[tuple[str, str, int]]) -> Frames:
 
 
 def write_stacks(segment: Path, header: dict[str, Any], profile: Profile, ticks: Ticks) -> Path:
-    """Seal a segment's samples into it, as the recorder's decoder does."""
+    """Seal samples into their segment, as the recorder's decoder does."""
     edges = [int(time_ns) // 1000 / 1e6 for time_ns in (profile.time_ns[0], profile.time_ns[-1])]
     ahead_s = float(ticks.wall[0] - ticks.mono[0])
     stamp = time.strftime("%Y%m%d%H%M%S00", time.gmtime(edges[1] + ahead_s))

@@ -1,23 +1,23 @@
-"""Processes that come and go, the threads of the busy ones, and kubelet, which walks."""
+"""Tables about processes, the threads of busy ones, and kubelet, which walks the zombies."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from lab.synthetic.columns import Moments, Pieces, named
+from lab.synthetic.columns import ReadTimes, SegmentTables, named
 from lab.synthetic.names import KERNEL_THREADS, PROGRAMS, SHORT_LIVED
 from lab.synthetic.plan import Array, Hold, Schedule, Ticks
 from sexton.model.rows.task import Process, ProcessCgroup, Thread
 
 KUBELET = 2113
-_SLOT = 1  # kubelet's place in the table, after systemd's
+_SLOT = 1  # kubelet's index in the table, after systemd's
 _MOVERS = 24
 _THREADS = 6
-#: The thread of kubelet that reads statistics, and its id.
+#: Index and TID of the kubelet thread that reads statistics.
 _WALKER = 3
 _WALKER_TID = 2140
-#: In 10 ms of user time; a node that works has some hundreds a second and core.
+#: Per 10 ms of user time; a busy node has some hundreds per second and core.
 _FAULTS_A_TICK = 3.0
 _MAJOR_SHARE = 2e-5
 _STATES = ("S", "R", "D", "I")
@@ -25,13 +25,13 @@ _COMMS = ("systemd", "kubelet", *PROGRAMS, *SHORT_LIVED)
 
 
 class Tasks:
-    """A process table of constant length: where one ends, another begins."""
+    """A process table of constant length: a new process replaces each that exits."""
 
     def __init__(self, schedule: Schedule, rng: np.random.Generator) -> None:
         self._schedule, self._rng = schedule, rng
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         plan, rng = self._schedule.plan, self._rng
         number = plan.processes
         kernel = int(number * 0.45)
@@ -51,7 +51,7 @@ class Tasks:
         self._threads = np.where(self._kernel, 1, rng.integers(1, 60, number))
         self._threads[_SLOT] = 60
         self._cpu = rng.integers(0, plan.cores, number)
-        #: Ticks of 10 ms a second: most sleep, some dozens work.
+        #: Ticks of 10 ms per second: most processes sleep, some dozens work.
         self._rate = rng.lognormal(-5.5, 1.8, (2, number))
         self._rate[0, self._kernel] = 0.0
         busy = slice(2 + kernel, 2 + kernel + min(_MOVERS - 1, number - 2 - kernel))
@@ -60,15 +60,15 @@ class Tasks:
         self._rate[:, _SLOT] = (6.0, 2.0)
         self._movers = np.concatenate([[_SLOT], np.arange(busy.start, busy.stop)])
         self._used = np.zeros((2, number), dtype=np.int64)
-        #: Page faults, minor and major: with the work, but for kernel threads, which have none.
+        #: Minor and major page faults, in proportion to user time; kernel threads have none.
         self._faults = np.zeros((2, number), dtype=np.int64)
         self._split = np.zeros((2, len(self._movers), _THREADS), dtype=np.int64)
         self._at: float | None = None
         self._fresh = np.arange(busy.stop, number)
         self._next_pid = 60_000
 
-    def write(self, pieces: Pieces, paths: list[str]) -> None:
-        ticks = pieces.ticks
+    def write(self, segment: SegmentTables, paths: list[str]) -> None:
+        ticks = segment.ticks
         tables: dict[str, list[Array]] = {}
         threads: dict[str, list[Array]] = {}
         places = self._places(paths)
@@ -89,16 +89,16 @@ class Tasks:
             for name, column in self._thread_rows(ticks, int(tick)).items():
                 threads.setdefault(name, []).append(column.reshape(-1).copy())
         if len(ticks.scans):
-            when = pieces.moments(ticks.scans)
-            self._put(pieces, Process, when, tables)
-            self._put(pieces, Thread, when, threads)
-        pieces.once(ProcessCgroup, places)
+            when = segment.next_read_times(ticks.scans)
+            self._put(segment, Process, when, tables)
+            self._put(segment, Thread, when, threads)
+        segment.once(ProcessCgroup, places)
 
     def _put(
         self,
-        pieces: Pieces,
+        segment: SegmentTables,
         kind: type[Process] | type[Thread],
-        when: Moments,
+        when: ReadTimes,
         parts: dict[str, list[Array]],
     ) -> None:
         sizes = np.array([len(array) for array in parts["pid"]])
@@ -108,7 +108,7 @@ class Tasks:
             columns[name] = pa.array(flat)
         columns["comm"] = named(self._names, np.concatenate(parts["comm"]))
         columns["state"] = named(_STATES, np.concatenate(parts["state"]))
-        pieces.readings(kind, when, sizes, columns)
+        segment.varying_entities(kind, when, sizes, columns)
 
     def _step(self, ticks: Ticks, tick: int) -> None:
         rng, now = self._rng, float(ticks.elapsed[tick])
@@ -137,7 +137,7 @@ class Tasks:
         return [hold for hold in self._schedule.holds if hold.kind == "system"]
 
     def _replace(self, mono_s: float, passed: float) -> None:
-        """Some short-lived ones end, and as many others begin."""
+        """Replace some short-lived processes by new ones."""
         rng = self._rng
         number = min(int(rng.poisson(0.3 * passed)), len(self._fresh) // 4)
         if not number:

@@ -1,4 +1,4 @@
-"""``python -m lab.vm``: build what the lab boots, and play scenes on real kernels."""
+"""``python -m lab.vm``: build the lab's machines, and play scenes on real kernels."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-from lab.vm import judging, playing
+from lab.vm import runs, verdicts
 from lab.vm.boot import bootable_folder
-from lab.vm.cache import alone, cache_folder
+from lab.vm.cache import cache_folder, lock_cache
 from lab.vm.kernels import HIERARCHIES, KERNELS, MATRIX, kernel_named
 from lab.vm.payload import Job
 from lab.vm.results import Outcome, mistakes, table
@@ -20,7 +20,7 @@ from lab.vm.tools import LabError, log
 
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
-    # A killed lab cleans up as one that was interrupted.
+    # Clean up on SIGTERM as on Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if args.verb == "build":
@@ -32,14 +32,14 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"lab: {error}\n")
         return 2
     except KeyboardInterrupt:
-        sys.stderr.write("lab: interrupted; the machine is off and its disks are gone\n")
+        sys.stderr.write("lab: interrupted; the machine is off and its disks are deleted\n")
         return 130
 
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m lab.vm", description=__doc__)
     verbs = top.add_subparsers(dest="verb", required=True)
-    build = verbs.add_parser("build", help="make the root file system and kernels, once")
+    build = verbs.add_parser("build", help="build the root file system and kernels, once")
     build.add_argument("kernels", nargs="*", metavar="KERNEL", help=", ".join(KERNELS))
     build.add_argument("--refresh", action="store_true", help="fetch the newest kernels again")
     run = verbs.add_parser("run", help="play scenes on one kernel")
@@ -51,13 +51,17 @@ def parser() -> argparse.ArgumentParser:
     )
     for verb in (run, matrix):
         verb.add_argument("scenes", nargs="+", metavar="SCENE", help="scene ids, or: all")
-        verb.add_argument("--out", type=Path, required=True, help="where recordings are put")
-        verb.add_argument("--boot-each", action="store_true", help="boot anew for every scene")
+        verb.add_argument("--out", type=Path, required=True, help="directory for recordings")
+        verb.add_argument("--boot-each", action="store_true", help="reboot for every scene")
         verb.add_argument(
-            "--deadline", type=int, default=1800, metavar="S", help="of a scene (default: 1800)"
+            "--deadline",
+            type=int,
+            default=1800,
+            metavar="S",
+            help="seconds per scene (default: 1800)",
         )
         verb.add_argument(
-            "--live", action="store_true", help="also diagnose live, at the end of a scene"
+            "--live", action="store_true", help="also diagnose in the guest, at the end of a scene"
         )
     return top
 
@@ -75,11 +79,11 @@ def build(names: list[str], refresh: bool) -> int:
     kernels = [kernel_named(name) for name in names]
     cache = cache_folder()
     if refresh:
-        with alone(cache):
+        with lock_cache(cache):
             for kernel in kernels:
                 shutil.rmtree(bootable_folder(cache, kernel), ignore_errors=True)
     for kernel in kernels:
-        parts = playing.prepare(kernel.name)
+        parts = runs.prepare(kernel.name)
         log(f"{kernel.name}: {parts.kernel.release} is ready")
     return 0
 
@@ -87,21 +91,21 @@ def build(names: list[str], refresh: bool) -> int:
 def play(pairs: list[tuple[str, str]], args: argparse.Namespace) -> int:
     scenes: list[str] = args.scenes
     if scenes == ["all"]:
-        scenes = list(playing.scenes_of(PROJECT / "lab"))
+        scenes = list(runs.scenes_of(PROJECT / "lab"))
     boots = [(scene,) for scene in scenes] if args.boot_each else [tuple(scenes)]
     jobs = [Job(boot, args.deadline, live=args.live) for boot in boots]
-    runs = [
-        playing.plan(kernel, hierarchy, job, args.out.resolve())
+    planned = [
+        runs.plan(kernel, hierarchy, job, args.out.resolve())
         for kernel, hierarchy in pairs
         for job in jobs
     ]
     outcomes: list[Outcome] = []
-    for run in runs:
-        outcomes += [judging.judged(one) for one in playing.play(run)]
+    for run in planned:
+        outcomes += [verdicts.with_verdict(one) for one in runs.play(run)]
     print(table(outcomes))
     for line in mistakes(outcomes):
         print(line)
-    return playing.exit_status(outcomes)
+    return runs.exit_status(outcomes)
 
 
 if __name__ == "__main__":

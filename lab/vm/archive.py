@@ -1,7 +1,7 @@
-"""Debian packages from the archive that apt on this machine already uses, without touching apt.
+"""Downloads Debian packages from the archive that this machine's apt uses, without changing apt.
 
-apt gets a state folder of its own, so other suites can be read while the machine's own lists,
-sources and installed packages stay as they are; proxies and credentials stay the machine's.
+apt runs with a separate state folder, so it can read other suites while the machine's lists,
+sources and installed packages stay as they are. Proxies and credentials are the machine's.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 
 from lab.vm.tools import LabError, log, require, run
 
-#: Names another archive, for a machine whose apt knows none of Debian's.
+#: Environment variable: URL of an archive, if this machine's apt has no Debian archive.
 MIRROR = "SEXTON_LAB_MIRROR"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-#: Suites only Debian has, or that on another distribution's archive would not be found.
+#: Debian's suite names; other distributions do not use them.
 SUITES = frozenset(
     [
         "bullseye",
@@ -36,7 +36,7 @@ _FORMAT = "$(SITE)|$(RELEASE)|$(COMPONENT)|$(CREATED_BY)"
 
 
 def mirror_in(targets: str) -> str | None:
-    """Debian's main archive among apt's index targets; security and updates are other suites.
+    """Debian's main archive among apt's index targets; security and updates have other suite names.
 
     >>> mirror_in("http://a.example/debian-security|bookworm-security|main|Packages\\n"
     ...           "http://b.example/debian|bookworm|main|Packages\\n")
@@ -60,7 +60,7 @@ def mirror() -> str:
     found = mirror_in(run(["apt-get", "indextargets", "--format", _FORMAT]))
     if found is None:
         raise LabError(
-            f"apt on this machine is not configured for Debian's archive: name one by {MIRROR}=URL"
+            f"apt on this machine is not configured for a Debian archive: set {MIRROR}=URL"
         )
     return found
 
@@ -72,7 +72,7 @@ def keyring() -> Path:
 
 
 def proxies() -> dict[str, str]:
-    """apt's own proxy, for debootstrap, which does not ask apt."""
+    """apt's proxy, for debootstrap, which does not read apt's configuration."""
     result = run(["apt-config", "shell", "proxy", "Acquire::http::Proxy"]).strip()
     value = result.partition("=")[2].strip("'\"")
     return {"http_proxy": value} if value and value != "DIRECT" else {}
@@ -80,7 +80,7 @@ def proxies() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """One suite of the archive, read through an apt of its own under `folder`."""
+    """One suite of the archive, read with a separate apt state under `folder`."""
 
     name: str
     folder: Path
@@ -110,7 +110,7 @@ class Suite:
 
 
 def apt_conf(folder: Path) -> str:
-    """Only places are changed; what else the machine's apt was told, it is told still."""
+    """Changes only paths; the rest of the machine's apt configuration still applies."""
     return "".join(
         f'{name} "{value}";\n'
         for name, value in (
@@ -122,7 +122,7 @@ def apt_conf(folder: Path) -> str:
             ("Dir::Etc::sourceparts", "/nonexistent"),
             ("APT::Architecture", "amd64"),
             ("Acquire::Languages", "none"),
-            # The folder may be root's own, where apt's user cannot go.
+            # apt's sandbox user may have no access to the folder.
             ("APT::Sandbox::User", "root"),
         )
     )

@@ -1,4 +1,4 @@
-"""A kernel made ready to boot: its image, an initramfs with the drivers, a disk of its modules."""
+"""A bootable kernel: its image, an initramfs with drivers, and a disk with its modules."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.vm import archive
-from lab.vm.cache import key, making
+from lab.vm.cache import build_folder, key
 from lab.vm.cpio import Cpio
 from lab.vm.kernels import Kernel, newest
 from lab.vm.payload import GUEST
 from lab.vm.rootfs import make_image
 from lab.vm.tools import LabError, log, require, run
 
-#: What it takes to mount the root file system and to have a network card.
+#: Needed to mount the root file system and for the NIC.
 DRIVERS = ("virtio_pci", "virtio_blk", "virtio_net", "ext4")
 _FOLDERS = ("bin", "proc", "sys", "dev", "newroot", "payload")
 
@@ -50,12 +50,12 @@ def bootable_folder(cache: Path, kernel: Kernel) -> Path:
 
 
 def bootable(cache: Path, kernel: Kernel, busybox: Path) -> Bootable:
-    """Gives the kernel, downloading it if it is not there. Only while `alone` in the cache."""
+    """The kernel, downloaded if it is not cached. Call only while holding `lock_cache`."""
     final = bootable_folder(cache, kernel)
     if final.exists():
         return Bootable(final)
     require("apt-get", "dpkg-deb", "depmod", "modprobe", "mkfs.ext4")
-    with making(final) as folder:
+    with build_folder(final) as folder:
         suite = archive.Suite(kernel.suite, folder / "apt")
         suite.update(archive.mirror())
         names = suite.names()
@@ -67,7 +67,7 @@ def bootable(cache: Path, kernel: Kernel, busybox: Path) -> Bootable:
         made.mkdir()
         for deb in debs:
             run(["dpkg-deb", "--extract", deb, tree])
-        release = _ready(tree, made, busybox)
+        release = _make_boot_files(tree, made, busybox)
         about = {"release": release, "suite": kernel.suite, "packages": [d.name for d in debs]}
         (made / "about.json").write_text(json.dumps(about, indent=1) + "\n")
         made.rename(final)
@@ -75,15 +75,15 @@ def bootable(cache: Path, kernel: Kernel, busybox: Path) -> Bootable:
     return Bootable(final)
 
 
-def _ready(tree: Path, made: Path, busybox: Path) -> str:
-    """Turns the unpacked packages into what QEMU is given; returns the kernel's release."""
-    # Newer packages have /usr/lib/modules only, older ones /lib/modules only.
+def _make_boot_files(tree: Path, made: Path, busybox: Path) -> str:
+    """Turn the unpacked packages into files for QEMU; returns the kernel's release."""
+    # Newer packages have only /usr/lib/modules, older ones only /lib/modules.
     if not (tree / "lib").exists():
         (tree / "lib").symlink_to("usr/lib")
     releases = [path.name for path in (tree / "lib/modules").iterdir()]
     images = [*tree.glob("boot/vmlinuz*"), *tree.glob("lib/modules/*/vmlinuz")]
     if len(releases) != 1 or not images:
-        raise LabError(f"the kernel's packages hold {len(releases)} releases, {len(images)} images")
+        raise LabError(f"the kernel packages have {len(releases)} releases, {len(images)} images")
     release = releases[0]
     run(["depmod", "--basedir", tree, release])
     images[0].rename(made / "vmlinuz")
@@ -113,15 +113,15 @@ def _depends(tree: Path, release: str, driver: str) -> str:
             ["modprobe", "--dirname", tree, "--set-version", release, "--show-depends", driver]
         )
     except LabError as error:
-        # 7.x's packages bring no modules.builtin: what is no module there is built in. Were it
-        # not, init would say which disk it does not find.
+        # 7.x packages have no modules.builtin, so a missing module counts as built in. If it is
+        # not, init reports the disk that it cannot find.
         if "not found in directory" in str(error):
             return ""
         raise
 
 
 def insmods(shown: str) -> list[str]:
-    """The files modprobe would load, in order; what is built in needs none.
+    """The files that modprobe would load, in order; built-in drivers need none.
 
     >>> insmods("insmod /lib/modules/6.1/virtio.ko \\nbuiltin ext4\\n")
     ['/lib/modules/6.1/virtio.ko']
@@ -131,10 +131,10 @@ def insmods(shown: str) -> list[str]:
 
 
 def module(path: Path) -> tuple[str, bytes]:
-    """A module's name and its bytes as insmod takes them, unpacked."""
+    """A module's name and its decompressed bytes, for insmod."""
     content = path.read_bytes()
     if path.suffix == ".xz":
         return path.stem, lzma.decompress(content)
     if path.suffix == ".ko":
         return path.name, content
-    raise LabError(f"{path.name} is packed in a way the lab does not know")
+    raise LabError(f"{path.name}: unknown compression")

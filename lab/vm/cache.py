@@ -1,4 +1,4 @@
-"""Where built parts are kept between runs: each under a name made of what went into it."""
+"""Cache of built parts between runs, each named by a hash of its inputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cache_folder() -> Path:
 
 
 def key(*parts: str | bytes) -> str:
-    """Twelve hex digits of all parts; where one ends and the next begins matters.
+    """A hash of all parts, twelve hex digits; the boundaries between parts matter.
 
     >>> key("ab", "c") == key("a", "bc")
     False
@@ -38,7 +38,7 @@ def key(*parts: str | bytes) -> str:
 
 
 def files_key(root: Path, paths: Iterator[Path]) -> str:
-    """The key of some files' names and contents, in the order of their names."""
+    """The key of the names and contents of files, in order of names."""
     parts: list[str | bytes] = []
     for path in sorted(paths):
         parts += [str(path.relative_to(root)), path.read_bytes()]
@@ -46,8 +46,8 @@ def files_key(root: Path, paths: Iterator[Path]) -> str:
 
 
 @contextmanager
-def making(final: Path) -> Iterator[Path]:
-    """An empty folder to build in, which goes away; move what is done to `final` before."""
+def build_folder(final: Path) -> Iterator[Path]:
+    """A temporary folder to build in; rename the result to `final` before it is deleted."""
     folder = Path(tempfile.mkdtemp(prefix=f".{final.name}-", dir=final.parent))
     folder.chmod(0o755)
     try:
@@ -57,8 +57,8 @@ def making(final: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """One build at a time: a second waits. The kernel lets go of it if the builder dies."""
+def lock_cache(folder: Path) -> Iterator[None]:
+    """One build at a time: a second one waits. The kernel releases the lock if the builder dies."""
     with (folder / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,7 +70,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def sweep(folder: Path) -> None:
-    """Removes what a killed build left behind. Only while `alone`."""
+    """Remove leftovers of killed builds. Call only while holding `lock_cache`."""
     for left in folder.glob(".*-*"):
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)

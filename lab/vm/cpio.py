@@ -1,7 +1,7 @@
-"""Writes the archive a kernel unpacks as its first file system ("newc"), as root owns it.
+"""Writes an initramfs archive ("newc" cpio), owned by root.
 
-The format: https://docs.kernel.org/driver-api/early-userspace/buffer-format.html. Archives may
-follow each other, each compressed or not, and later ones add to earlier ones.
+The format: https://docs.kernel.org/driver-api/early-userspace/buffer-format.html. Archives can be
+concatenated, each compressed or not; later ones add to earlier ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Cpio:
         self._entry(name, stat.S_IFLNK | 0o777, target.encode())
 
     def tree(self, name: str, source: Path) -> None:
-        """A whole folder of the host's, in the order of its names."""
+        """A whole folder of the host, in order of names."""
         self.folder(name)
         for path in sorted(source.rglob("*")):
             inside = f"{name}/{path.relative_to(source)}"
@@ -51,7 +51,7 @@ class Cpio:
 
     def packed(self) -> bytes:
         self._entry("TRAILER!!!", 0, b"")
-        # The same input gives the same bytes: no time of day inside.
+        # No mtime, so that the same input gives the same bytes.
         return gzip.compress(self._out.getvalue(), compresslevel=1, mtime=0)
 
     def _entry(self, name: str, mode: int, content: bytes) -> None:

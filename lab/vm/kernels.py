@@ -1,12 +1,12 @@
-"""Which kernels there are, how each is booted, and how a hierarchy is asked for.
+"""The kernels, how each boots, and how to select a cgroup hierarchy.
 
-This is a table of what was tried, not of what could be. Debian's cloud kernels boot fastest.
-QEMU 7.2 (bookworm's) needs care with newer ones: 6.12 died within two minutes under parallel
-software emulation, and with one thread once more (a garbled EFLAGS, a broken SLUB list), until
-CMPXCHG16B was taken away from it. It is the kernel that is told so: without it in the processor
-(``cx16=off``) numpy 2.4 refuses to start. 7.x needs the one thread alone. QEMU 7.2 is also the
-first that emulates AVX, and numpy's sorting came out wrong by it (an index beyond its own table,
-where the same file was decoded well on the host): every machine goes without.
+Only tested combinations are listed. Debian's cloud kernels boot fastest. QEMU 7.2 (bookworm's) has
+trouble with newer kernels: 6.12 died within two minutes under parallel software emulation, and once
+more with one thread (corrupted EFLAGS, a broken SLUB list), until CMPXCHG16B was disabled. It is
+disabled in the kernel, because without it in the processor (``cx16=off``) numpy 2.4 refuses to
+start. 7.x needs only the single thread. QEMU 7.2 is also the first that emulates AVX, and numpy's
+sorting gave wrong results with it (an index out of range, where the host decoded the same file
+correctly): every machine runs without AVX.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _CPU = ",".join(
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One of Debian's kernels: where it is found and what it needs to boot."""
+    """One of Debian's kernels: its suite, packages and boot options."""
 
     name: str
     suite: str
-    #: One pattern a package: an image, or from 7.x on a binary and its modules.
+    #: One pattern per package: an image, or since 7.x a binary and its modules.
     packages: tuple[str, ...]
     accel: str = "tcg,thread=multi"
     cpu: str = _CPU
-    #: What more it is told on its command line.
+    #: More kernel command-line arguments.
     arguments: str = ""
     #: Debian built it with a memory controller for cgroup v1 (CONFIG_MEMCG_V1 is off since 6.12).
     memory_on_v1: bool = True
@@ -65,14 +65,14 @@ KERNELS = {
     )
 }
 
-#: What systemd 252 is told on the kernel's command line.
+#: Kernel command-line arguments for systemd 252.
 HIERARCHIES = {
     "v1": "systemd.unified_cgroup_hierarchy=0 systemd.legacy_systemd_cgroup_controller=1",
     "hybrid": "systemd.unified_cgroup_hierarchy=0",
     "v2": "systemd.unified_cgroup_hierarchy=1",
 }
 
-#: The whole matrix: each kernel on each hierarchy that tells something new.
+#: The whole matrix: each kernel on each hierarchy that adds information.
 MATRIX = (
     ("5.10", "v1"),
     ("5.10", "hybrid"),
@@ -87,22 +87,22 @@ MATRIX = (
 
 def kernel_named(name: str) -> Kernel:
     if name not in KERNELS:
-        raise LabError(f"no kernel {name!r} in the lab; there are: {', '.join(KERNELS)}")
+        raise LabError(f"unknown kernel {name!r}; known: {', '.join(KERNELS)}")
     return KERNELS[name]
 
 
 def check_hierarchy(kernel: Kernel, hierarchy: str) -> None:
     if hierarchy not in HIERARCHIES:
-        raise LabError(f"no hierarchy {hierarchy!r}; there are: {', '.join(HIERARCHIES)}")
+        raise LabError(f"unknown hierarchy {hierarchy!r}; known: {', '.join(HIERARCHIES)}")
     if hierarchy != "v2" and not kernel.memory_on_v1:
         raise LabError(
             f"Debian's {kernel.name} has no memory controller for cgroup v1 "
-            f"(CONFIG_MEMCG_V1 is not set); ask for v2"
+            f"(CONFIG_MEMCG_V1 is not set); use v2"
         )
 
 
 def newest(pattern: str, names: Iterable[str]) -> str | None:
-    """The newest package whose whole name fits, numbers compared as numbers.
+    """The newest package whose whole name matches, numbers compared as numbers.
 
     >>> newest("linux-image-6.*", ["linux-image-6.9-x", "linux-image-6.10-x", "linux-doc-6.11"])
     'linux-image-6.10-x'

@@ -1,4 +1,4 @@
-"""QEMU: the command line of one machine, and the machine while it runs."""
+"""QEMU: its command line, and the running machine."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lab.vm.tools import search_path
 
 CORES = 2
 MEMORY_MB = 1536
-_RANK = -10
-#: No udev, so names stay eth0; a panic ends QEMU instead of hanging until the deadline.
+_NICE = -10
+#: Without udev NICs are named eth0; a panic ends QEMU instead of hanging until the deadline.
 _COMMAND_LINE = "console=ttyS0 rw panic=-1 net.ifnames=0 systemd.getty_auto=no"
 
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """What the machine is given to read, and where it writes its results."""
+    """The files that the machine boots from, and the disk it writes results to."""
 
     kernel: Path
     initramfs: Path
@@ -36,8 +36,7 @@ class Disks:
 def command_line(
     kernel: Kernel, hierarchy: str, disks: Disks, console: Path, more: Sequence[str] = ()
 ) -> list[str]:
-    """The whole command, with `more` devices. It ends with us: QEMU must not outlive a killed
-    lab."""
+    """The whole command, with `more` devices. The kernel kills QEMU if the lab dies."""
     return [
         *("setpriv", "--pdeathsig", "KILL", "--"),
         *("qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot"),
@@ -45,7 +44,7 @@ def command_line(
         *("-smp", str(CORES), "-m", str(MEMORY_MB)),
         *("-kernel", str(disks.kernel), "-initrd", str(disks.initramfs)),
         *("-append", f"{_COMMAND_LINE} {HIERARCHIES[hierarchy]} {kernel.arguments}"),
-        # Writes to the root file system go to a file without a name, gone with QEMU.
+        # Writes to the root file system go to an unlinked file that disappears with QEMU.
         *_disk("root", disks.root, "snapshot=on"),
         *_disk("results", disks.results, "cache=unsafe"),
         *_disk("modules", disks.modules, "readonly=on"),
@@ -61,22 +60,22 @@ def _disk(name: str, path: Path, option: str) -> tuple[str, ...]:
 
 
 def _escaped(path: Path) -> str:
-    """A comma in a name would end it; QEMU takes two for one."""
+    """A comma would end the value; QEMU reads two as one."""
     return str(path).replace(",", ",,")
 
 
-def _first() -> tuple[str, ...]:
-    """Before other work on this machine, where we may: what the host takes away from a core of the
-    guest looks to the guest like a core that did nothing."""
-    return ("nice", "-n", str(_RANK)) if os.geteuid() == 0 else ()
+def _nice_prefix() -> tuple[str, ...]:
+    """As root, run before other work: CPU time that the host takes from a guest's core looks like
+    idle time to the guest."""
+    return ("nice", "-n", str(_NICE)) if os.geteuid() == 0 else ()
 
 
-class Silent(Exception):
-    """The machine did not say its next word in time."""
+class GuestTimeout(Exception):
+    """The guest did not write a line in time."""
 
 
 class Machine:
-    """A running QEMU: what the guest says on its second serial port, line by line."""
+    """A running QEMU and the guest's lines on its second serial port."""
 
     def __init__(self, command: list[str], errors: Path) -> None:
         self._command = command
@@ -88,7 +87,7 @@ class Machine:
     def __enter__(self) -> Machine:
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
-                [*_first(), *self._command],
+                [*_nice_prefix(), *self._command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -96,8 +95,8 @@ class Machine:
                 start_new_session=True,
             )
         with contextlib.suppress(OSError):  # not root, or a kernel without autogroups
-            # A session is weighed as a whole: without this the threads' own rank means little.
-            Path(f"/proc/{self._process.pid}/autogroup").write_text(str(_RANK))
+            # Sessions compete as a whole (autogroup): without this a nice value has little effect.
+            Path(f"/proc/{self._process.pid}/autogroup").write_text(str(_NICE))
         return self
 
     def __exit__(
@@ -116,7 +115,7 @@ class Machine:
             process.stdout.close()
 
     def line(self, seconds: float) -> str | None:
-        """The next line, or None when the machine is off; `Silent` after `seconds`."""
+        """The next line, or `None` if the machine is off; raises `GuestTimeout` after `seconds`."""
         assert self._process is not None
         assert self._process.stdout is not None
         deadline = time.monotonic() + seconds
@@ -124,7 +123,7 @@ class Machine:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._rest and not self._ended:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise Silent
+                    raise GuestTimeout
                 got = os.read(self._process.stdout.fileno(), 65536)
                 self._ended = not got
                 self._rest += got
@@ -133,7 +132,7 @@ class Machine:
         raw, _, self._rest = self._rest.partition(b"\n")
         return raw.decode(errors="replace").strip()
 
-    def last_words(self) -> str:
-        """What QEMU itself complained about, if it did."""
-        said = self._errors.read_text(errors="replace").strip().splitlines()
-        return said[-1] if said else ""
+    def last_error(self) -> str:
+        """QEMU's last error line, if any."""
+        lines = self._errors.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""

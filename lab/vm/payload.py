@@ -1,7 +1,7 @@
-"""What comes with a run: this project's wheel, the lab, and the job, as an archive for the kernel.
+"""The payload of a run: this project's wheel, the lab and the job, as an initramfs archive.
 
-The kernel unpacks it behind the initramfs, whose init copies it over the root file system. So a
-change of code costs a wheel of a megabyte, not an image.
+The kernel unpacks it after the initramfs, whose init copies it into the root file system. So a code
+change needs a new wheel of a megabyte, not a new image.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.vm.cache import files_key, making
+from lab.vm.cache import build_folder, files_key
 from lab.vm.cpio import Cpio
 from lab.vm.rootfs import PROJECT, PYTHON, SITE, install
 from lab.vm.tools import LabError, log, run
@@ -30,17 +30,17 @@ _WHEEL_FILES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "con
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the guest is to do."""
+    """The scenes for the guest to play, and their limits."""
 
     scenes: tuple[str, ...]
     deadline_s: int = 1800
     settle_s: int = 5
     slot_mb: int = 256
-    #: Diagnose live as well, at the end of each scene that goes on to its end.
+    #: Also diagnose live, at the end of each scene that is still active.
     live: bool = False
 
     def text(self) -> str:
-        """As the guest's shell reads it.
+        """As shell variables for the guest.
 
         >>> print(Job(("idle", "busy"), 60).text(), end="")
         SCENES="idle busy"
@@ -57,7 +57,7 @@ class Job:
 
 
 def payload(site: Path, job: Job) -> bytes:
-    """The archive: `site` is what `site_tree` gave."""
+    """The archive; `site` is the result of `site_tree`."""
     cpio = Cpio()
     cpio.tree(f"payload/{SITE}", site)
     cpio.file(f"payload/{_HOME}/play-all", (GUEST / "play-all").read_bytes(), 0o755)
@@ -69,14 +69,14 @@ def payload(site: Path, job: Job) -> bytes:
 
 
 def site_tree(cache: Path) -> Path:
-    """The project's wheel unpacked, and the lab beside it; built when their sources changed."""
+    """The unpacked project wheel and the lab; rebuilt when their sources change."""
     tree = cache / f"site-{files_key(PROJECT, project_files())}"
     if tree.exists():
         return tree
     log("building the project's wheel")
-    with making(tree) as folder:
+    with build_folder(tree) as folder:
         made, wheels = folder / "site", folder / "wheels"
-        # The builder of the development environment saves a download.
+        # Use hatchling from the development environment if present, to save a download.
         here = ["--no-build-isolation"] if importlib.util.find_spec("hatchling") else []
         run(
             [
@@ -97,7 +97,7 @@ def site_tree(cache: Path) -> Path:
         )
         built = [str(path) for path in wheels.glob("sexton-*.whl")]
         if len(built) != 1:
-            raise LabError(f"pip wheel made {len(built)} wheels of this project instead of one")
+            raise LabError(f"pip wheel built {len(built)} wheels of this project instead of one")
         install(built, made, "--no-deps")
         for path in lab_files():
             target = made / path.relative_to(PROJECT)
@@ -113,28 +113,28 @@ def site_tree(cache: Path) -> Path:
 
 
 def _prune(cache: Path) -> None:
-    """Every change of a line makes one more: the last few are enough."""
+    """Keep only the last few trees: every code change adds one."""
     trees = sorted(cache.glob("site-*"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in trees[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
 
 
 def project_files() -> Iterator[Path]:
-    """Everything that makes the project's wheel, and the lab."""
+    """All sources of the project's wheel and of the lab."""
     for name in _WHEEL_FILES:
         path = PROJECT / name
         if path.exists():
             yield path
-    yield from _below(PROJECT / "src")
+    yield from _source_files(PROJECT / "src")
     yield from lab_files()
 
 
 def lab_files() -> Iterator[Path]:
-    return _below(PROJECT / "lab")
+    return _source_files(PROJECT / "lab")
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _source_files(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
-        # _walk.so lies there in a development tree; the wheel compiles its own.
+        # A development tree contains _walk.so; the wheel compiles its own.
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so":
             yield path

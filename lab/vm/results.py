@@ -1,4 +1,4 @@
-"""What a machine brought back: one tar a scene, each in its slot of a raw disk."""
+"""Results of a machine: one tar per scene, each in its slot of a raw disk."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pathlib import Path, PurePosixPath
 from lab.vm.tools import LabError
 
 MEGABYTE = 1024**2
-#: How the names of experiments begin that are no scenes.
+#: Prefix of experiments that are not scenes.
 CHECK = "check_"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one scene went."""
+    """The outcome of one scene."""
 
     scene: str
     kernel: str
     hierarchy: str
-    #: "played", or in a few words what went wrong.
-    said: str
+    #: "played", or what went wrong.
+    status: str
     seconds: int | None = None
     folder: Path | None = None
-    #: The machine is not one for that scene: no failure, but no recording either.
+    #: The scene cannot be played on this machine: not a failure, but no recording either.
     unfit: bool = False
-    #: What Sexton says of the recording, and what it said live; "-" where nobody asked.
+    #: Top cause of the recording and of the live diagnosis; "-" if not diagnosed.
     top: str = "-"
     live: str = "-"
-    #: What of that is not as the scene expects it; `None`: not judged.
+    #: Differences from the scene's expectation; `None`: not compared.
     wrong: tuple[str, ...] | None = None
 
     @property
@@ -40,19 +40,19 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        return self.said == "played"
+        return self.status == "played"
 
 
 def make_disk(path: Path, slots: int, slot_mb: int) -> None:
-    """A disk of nothing: a slot that was never written takes no space and reads as no tar."""
+    """An empty sparse disk: an unwritten slot takes no space and is not a valid tar."""
     with path.open("wb") as file:
         file.truncate(slots * slot_mb * MEGABYTE)
 
 
 def unpack(disk: Path, slot: int, slot_mb: int, target: Path) -> int:
-    """Unpacks a slot into a new folder, replacing an older one; returns the bytes in it.
+    """Unpack a slot into a new folder, replacing an older one; returns its size in bytes.
 
-    The guest is not trusted: only files and folders come out, and only below `target`.
+    The guest is not trusted: only files and folders are unpacked, and only below `target`.
     """
     fresh = target.with_name(f".{target.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -83,20 +83,20 @@ def _members(disk: Path, start: int, size: int) -> Iterator[tuple[PurePosixPath,
         try:
             with tarfile.open(fileobj=file, mode="r|") as tar:
                 for member in tar:
-                    # In a stream offsets count from where it began.
+                    # In a stream, offsets count from its start.
                     if member.offset_data + member.size > size:
-                        raise LabError(f"a scene left more than {size // MEGABYTE} MB behind")
+                        raise LabError(f"the scene's results exceed {size // MEGABYTE} MB")
                     name = safe_name(member.name)
                     if name is None or not (member.isfile() or member.isdir()):
                         continue
                     opened = tar.extractfile(member) if member.isfile() else None
                     yield name, opened.read() if opened else None
         except tarfile.ReadError as error:
-            raise LabError(f"the results disk holds no whole tar here: {error}") from error
+            raise LabError(f"no complete tar on the results disk: {error}") from error
 
 
 def safe_name(name: str) -> PurePosixPath | None:
-    """A name that stays where it is put, or None.
+    """The path if it stays below its target, else None.
 
     >>> safe_name("./a/b"), safe_name("../a"), safe_name("/etc/passwd")
     (PurePosixPath('a/b'), None, None)
@@ -108,11 +108,11 @@ def safe_name(name: str) -> PurePosixPath | None:
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """The outcomes as text, one a line."""
+    """The outcomes as a text table."""
     rows = [("scene", "kernel", "hierarchy", "seconds", "top cause", "live", "right", "outcome")]
     for one in outcomes:
         seconds = "-" if one.seconds is None else str(one.seconds)
-        cells = (one.top, one.live, one.right, one.said)
+        cells = (one.top, one.live, one.right, one.status)
         rows.append((one.scene, one.kernel, one.hierarchy, seconds, *cells))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
@@ -122,7 +122,7 @@ def table(outcomes: list[Outcome]) -> str:
 
 
 def mistakes(outcomes: list[Outcome]) -> Iterator[str]:
-    """What Sexton got wrong, a line each."""
+    """What Sexton got wrong, one line each."""
     for one in outcomes:
         for words in one.wrong or ():
             yield f"{one.scene} on {one.kernel} {one.hierarchy}: {words}"

@@ -1,8 +1,8 @@
-"""The one root file system for every kernel: Debian 12 with systemd, perf, runc and our wheels.
+"""The root file system for all kernels: Debian 12 with systemd, perf, runc and Python wheels.
 
-Made in three steps, each kept: the tree from debootstrap, the Python packages the project needs
-(unpacked on this machine, never under emulation), and the disk image of both. The project itself
-is not in it: it comes with each run (see payload.py), so a change of code rebuilds nothing here.
+Built in three cached steps: the debootstrap tree, the project's Python dependencies (unpacked on
+this machine, never under emulation), and a disk image of both. The project itself is not in it: it
+comes with each run (see payload.py), so a code change rebuilds nothing here.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import tomllib
 from pathlib import Path
 
 from lab.vm import archive
-from lab.vm.cache import key, making
+from lab.vm.cache import build_folder, key
 from lab.vm.tools import LabError, log, require, run
 
 SUITE = "bookworm"
-#: The Python of that suite, and what wheels have to fit.
+#: The suite's Python version, which the wheels must match.
 PYTHON = "3.11"
 PLATFORMS = ("manylinux_2_36_x86_64", "manylinux_2_28_x86_64", "manylinux_2_17_x86_64")
 SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
@@ -37,7 +37,7 @@ PACKAGES = (
     "runc",
 )
 PROJECT = Path(__file__).parents[2]
-#: What makes a small machine restless without a reason of ours.
+#: Timers that would disturb a small machine.
 _UNWANTED = ("apt-daily", "dpkg-db-backup", "e2scrub", "fstrim")
 _FILES = {
     "etc/hostname": "lab\n",
@@ -65,31 +65,31 @@ def image_key() -> str:
     return key("image", base_key(), wheels_key(), files, *_UNWANTED, _IMAGE)
 
 
-#: Raise it when the way the image is made changes.
+#: Increase it when the way the image is built changes.
 _IMAGE = "1"
 
 
 def requirements() -> list[str]:
-    """What the project and its recorder need, read from pyproject.toml."""
+    """Dependencies of the project and its recorder, from pyproject.toml."""
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["recorder"]]
     return sorted(text for text in wanted if not text.startswith("sexton"))
 
 
 def root_image(cache: Path) -> Path:
-    """The image's path; builds what is missing. Only while `alone` in the cache."""
+    """The image's path, built if missing. Call only while holding `lock_cache`."""
     image = cache / f"root-{image_key()}.img"
     if image.exists():
         return image
     require("mkfs.ext4", "cp", "unshare")
     tree, wheels = base_tree(cache), wheel_tree(cache)
-    log("making the root image")
-    with making(image) as folder:
+    log("building the root image")
+    with build_folder(image) as folder:
         root = folder / "root"
         run(["cp", "--archive", "--reflink=auto", tree, root])
         run(["cp", "--archive", f"{wheels}/.", root / SITE])
         _configure(root)
-        # Compiled by the guest's own Python, on this machine: importing is slow under emulation.
+        # Compiled by the guest's Python on this machine, because importing is slow under emulation.
         compiler = ["python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
         run(["unshare", "--mount", "--", "chroot", root, *compiler, f"/{SITE}"])
         make_image(root, folder / "made.img", spare_mb=1024)
@@ -102,13 +102,13 @@ def base_tree(cache: Path) -> Path:
     if tree.exists():
         return tree
     if os.geteuid() != 0:
-        raise LabError("debootstrap needs root: sudo python -m lab.vm build (running needs none)")
+        raise LabError("debootstrap needs root: sudo python -m lab.vm build (`run` does not)")
     require("debootstrap", "unshare")
     url = archive.mirror()
     log(f"debootstrap {SUITE} with {', '.join(PACKAGES)}")
-    with making(tree) as folder:
+    with build_folder(tree) as folder:
         made = folder / "root"
-        # In a mount namespace: whatever it mounts in there goes away with it, also when it fails.
+        # In a mount namespace, so that its mounts disappear with it, also after a failure.
         run(
             [
                 "unshare",
@@ -133,19 +133,19 @@ def base_tree(cache: Path) -> Path:
 
 
 def wheel_tree(cache: Path) -> Path:
-    """The dependencies, unpacked as they will lie in the guest."""
+    """The dependencies, unpacked as in the guest."""
     tree = cache / f"wheels-{wheels_key()}"
     if tree.exists():
         return tree
     log(f"pip: {' '.join(requirements())} for Python {PYTHON}")
-    with making(tree) as folder:
+    with build_folder(tree) as folder:
         install(requirements(), folder / "site")
         (folder / "site").rename(tree)
     return tree
 
 
 def install(what: list[str], target: Path, *options: str) -> None:
-    """Unpacks wheels that fit the guest, whichever Python this is."""
+    """Unpack wheels for the guest's Python, whichever Python runs this."""
     fitting = [word for name in (*PLATFORMS, "linux_x86_64") for word in ("--platform", name)]
     run(
         [
@@ -167,11 +167,11 @@ def install(what: list[str], target: Path, *options: str) -> None:
             *options,
             *what,
         ],
-        # pip splits the variable at spaces, so the name is relative.
+        # A relative path, because pip splits the variable at spaces.
         env={"PIP_CONSTRAINT": "constraints.txt"},
         cwd=PROJECT,
     )
-    shutil.rmtree(target / "bin", ignore_errors=True)  # scripts of this machine's Python
+    shutil.rmtree(target / "bin", ignore_errors=True)  # scripts for this machine's Python
 
 
 def _configure(root: Path) -> None:
@@ -188,7 +188,7 @@ def _configure(root: Path) -> None:
 
 
 def make_image(tree: Path, image: Path, spare_mb: int) -> None:
-    """An ext4 image of a folder, made without mounting anything."""
+    """An ext4 image of a folder, built without mounting anything."""
     used = sum(
         -(-path.lstat().st_size // 4096) * 4096 + 512
         for path in tree.rglob("*")

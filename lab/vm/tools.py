@@ -1,4 +1,4 @@
-"""What every part of the lab shares: its one kind of error, progress lines, and tools it needs."""
+"""Shared by all of lab.vm: the error class, progress lines, and running tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-#: Each tool, and the Debian package it is in.
+#: The Debian package of each tool.
 PACKAGES = {
     "qemu-system-x86_64": "qemu-system-x86",
     "debootstrap": "debootstrap",
@@ -28,7 +28,7 @@ _BEGAN = time.monotonic()
 
 
 class LabError(Exception):
-    """The lab cannot go on; its text is one line that says why and what to do."""
+    """The lab cannot continue; the text is one line that says why and what to do."""
 
 
 def log(text: str) -> None:
@@ -37,13 +37,13 @@ def log(text: str) -> None:
 
 
 def search_path() -> str:
-    """PATH, with the places where a user's shell does not look but a tool of root's lies."""
+    """PATH plus the sbin directories, which a user's PATH may lack."""
     have = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join([*have, *(place for place in _SYSTEM if place not in have)])
 
 
 def require(*tools: str) -> None:
-    """Raises with the line that installs what is missing, all of it at once."""
+    """Raises with an apt-get line that installs all missing tools."""
     missing = [tool for tool in tools if shutil.which(tool, path=search_path()) is None]
     if missing:
         packages = sorted({PACKAGES[tool] for tool in missing})
@@ -56,7 +56,7 @@ def require(*tools: str) -> None:
 def run(
     argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> str:
-    """Runs a tool and gives its standard output; a failure is told with its last words."""
+    """Run a tool and return its standard output; a failure raises with its last error line."""
     words = [str(word) for word in argv]
     result = subprocess.run(
         words,
@@ -69,12 +69,12 @@ def run(
         env={**os.environ, "PATH": search_path(), "LC_ALL": "C.UTF-8", **(env or {})},
     )
     if result.returncode:
-        raise LabError(f"{program(words)} failed ({result.returncode}): {last_words(result)}")
+        raise LabError(f"{program(words)} failed ({result.returncode}): {last_error(result)}")
     return result.stdout
 
 
 def program(words: Sequence[str]) -> str:
-    """The tool a command line is about, without what only wraps it.
+    """The name of the actual tool in a command line, without wrappers.
 
     >>> program(["/usr/bin/unshare", "--mount", "--", "debootstrap", "bookworm"])
     'debootstrap'
@@ -83,7 +83,7 @@ def program(words: Sequence[str]) -> str:
     return Path(after[0]).name
 
 
-def last_words(result: subprocess.CompletedProcess[str]) -> str:
-    said = (result.stderr.strip() or result.stdout.strip()).splitlines()
-    errors = [line.strip() for line in said if line.startswith(("E: ", "ERROR", "error"))]
-    return (errors or [line.strip() for line in said[-1:]] or ["it said nothing"])[0]
+def last_error(result: subprocess.CompletedProcess[str]) -> str:
+    lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
+    errors = [line.strip() for line in lines if line.startswith(("E: ", "ERROR", "error"))]
+    return (errors or [line.strip() for line in lines[-1:]] or ["no output"])[0]

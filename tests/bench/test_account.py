@@ -27,12 +27,12 @@ def test_a_grandchild_that_nobody_waits_for_is_counted():
     burns = "while time.process_time() < 0.5: pass"
     source = f"""
 import os, time
-ended, burning = os.pipe()
+ended, busy_processes = os.pipe()
 if os.fork() == 0:
     if os.fork() == 0:
         {burns}
     os._exit(0)
-os.close(burning)
+os.close(busy_processes)
 os.wait()
 os.read(ended, 1)  # until what burns has ended
 """
@@ -56,7 +56,7 @@ def test_bytes_written_just_before_the_end_are_seen(tmp_path: Path):
 def test_a_program_that_fails_says_so_and_one_that_ends_early_too():
     assert cost(python("raise SystemExit(3)"), 0).failure == "exit code 3"
     assert cost(python("raise SystemExit('no disk')"), 0).failure == "exit code 1: no disk"
-    assert "ended after" in cost(python("pass", seconds=30), 0).failure
+    assert "exited after" in cost(python("pass", seconds=30), 0).failure
     assert cost(python("pass"), 0).failure == ""
 
 

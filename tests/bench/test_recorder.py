@@ -10,9 +10,9 @@ import pytest
 from bench.recorder import ours, peers
 from bench.recorder.account import Cost, size_of
 from bench.recorder.flood import Flooded
-from bench.recorder.peers import PEERS, Bed, Peer
+from bench.recorder.peers import PEERS, Peer, RunSpec
 from bench.recorder.plan import PARTS, Plan, add_options, plan
-from bench.recorder.report import Stacks, beside_peers, promises
+from bench.recorder.report import Stacks, peer_table, promises
 from bench.recorder.watch import Watched, order
 
 
@@ -23,7 +23,7 @@ def planned(*arguments: str) -> Plan:
 
 
 def watched(name: str, share: float | None, peak_mb: float = 20, kept: float = 1000) -> Watched:
-    peer = Peer(name, "something", lambda bed: "never")
+    peer = Peer(name, "something", lambda spec: "never")
     if share is None:
         return Watched(peer, (), (), "because")
     run = Cost(
@@ -68,14 +68,14 @@ def test_a_part_that_is_not_there_is_refused():
 def test_a_peer_that_is_not_installed_says_how_to_get_it(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(peers, "find", lambda name: None)
     for peer in PEERS:
-        reason = peer.prepare(Bed(tmp_path, 5))
+        reason = peer.prepare(RunSpec(tmp_path, 5))
         assert isinstance(reason, str)
         assert "not installed" in reason
 
 
 def test_peers_watch_once_a_second_for_the_same_time(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(peers, "find", lambda name: f"/nowhere/{name}")
-    runs = {peer.name: peer.prepare(Bed(tmp_path, 15)) for peer in PEERS}
+    runs = {peer.name: peer.prepare(RunSpec(tmp_path, 15)) for peer in PEERS}
     assert {run.program.seconds for run in runs.values()} == {15}
     assert runs["sadc -S ALL"].program.argv[1:5] == ("-S", "ALL", "1", "16")
     assert runs["atop -w"].program.argv[-2:] == ("1", "15")
@@ -115,7 +115,7 @@ def test_a_recorder_that_did_not_run_leaves_its_promises_unmeasured():
 
 
 def test_the_table_holds_ours_against_each_peer():
-    table = beside_peers([*everyone(2.0, 100), watched("below record", None)])
+    table = peer_table([*everyone(2.0, 100), watched("below record", None)])
     assert (
         "| `atop -w` | something | 8.00 % | 0.50 s | 20 MB | 1.0 kB/s | 0.3 kB/s | 0.25 |" in table
     )

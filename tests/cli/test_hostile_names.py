@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import quiet, sexton
-from tests.support.zombies import own_cgroup
+from tests.support.zombies import scratch_cgroup
 
 pytestmark = pytest.mark.root
 #: Everything a file name may hold here: no slash, and cgroupfs refuses newlines.
@@ -56,7 +56,7 @@ def burning(name: bytes) -> Iterator[int]:
 @pytest.fixture
 def hostile() -> Iterator[Path]:
     """A cgroup of our own with children of every name, and a process of each name burning."""
-    with own_cgroup() as (_, parent), contextlib.ExitStack() as stack:
+    with scratch_cgroup() as (_, parent), contextlib.ExitStack() as stack:
         children = [Path(os.fsdecode(os.fsencode(parent) + b"/" + name)) for name in CGROUPS]
         for child in children:
             child.mkdir()

@@ -19,7 +19,7 @@ from sexton.host.host import open_host
 from sexton.sources.cgroupfs.layout import read_layout
 from tests.support.other_user import NOBODY, BoundInstall, bound_install
 from tests.support.tools import need
-from tests.support.zombies import own_cgroup
+from tests.support.zombies import scratch_cgroup
 
 pytestmark = pytest.mark.root
 WATCH = ("diagnose", "--seconds", "2.5")
@@ -80,7 +80,7 @@ def test_nobody_gets_an_answer_from_every_command(
 
 
 def test_a_cgroup_namespace_with_300_live_cgroups_never_shows_a_zombie(place: BoundInstall) -> None:
-    with own_cgroup() as (_, parent):
+    with scratch_cgroup() as (_, parent):
         for number in range(300):
             (parent / f"live{number}").mkdir()
         enter = f"echo 0 > {parent}/cgroup.procs"  # so that it becomes the namespace's root

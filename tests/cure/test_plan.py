@@ -39,7 +39,7 @@ from sexton.sources.procfs.node import Identity
 from tests.cure.test_apply import Calm
 from tests.detect.detectors.test_cgroup_churn import life
 from tests.support.windows import make_window
-from tests.support.zombies import Graveyard, graveyard, own_cgroup
+from tests.support.zombies import ZombieMaker, scratch_cgroup, zombies
 
 ZOMBIES = Finding("zombie_memcgs", Verdict.PRESENT, Severity.CRITICAL, "many are dying")
 HEALTHY = Finding("zombie_memcgs", Verdict.ABSENT, Severity.INFO, "3 are dying")
@@ -61,10 +61,10 @@ def window(paths: list[str], live: list[str]):
     return make_window([(0.0, rows), (5.0, rows)])
 
 
-def of(yard: Graveyard, **options: bool):
-    dead = [f"{yard.path}/z{number}" for number in range(50)]
+def of(maker: ZombieMaker, **options: bool):
+    dead = [f"{maker.path}/z{number}" for number in range(50)]
     context = PlanContext(open_host(), (), PlanOptions(**options))
-    return make_plan(diagnosis(ZOMBIES), window(dead, [yard.path]), context)
+    return make_plan(diagnosis(ZOMBIES), window(dead, [maker.path]), context)
 
 
 def test_nothing_wrong_is_nothing_to_do():
@@ -143,10 +143,10 @@ def test_a_plan_says_how_many_it_leaves_where_they_are():
 @pytest.mark.alone
 @pytest.mark.root
 def test_real_zombies_are_freed_by_a_real_plan_and_counted_on_both_sides(tmp_path):
-    with graveyard(300, "page cache") as yard:
-        plan = of(yard)
+    with zombies(300, "page cache") as maker:
+        plan = of(maker)
         step, reboot = plan.steps
-        assert (step.remedy, step.target) == ("reclaim_zombies", yard.path)
+        assert (step.remedy, step.target) == ("reclaim_zombies", maker.path)
         assert "no running cgroups below it" in step.risk_why
         assert step.cannot_undo == ""
         assert (reboot.remedy, reboot.automatic) == ("reboot_node", False)
@@ -173,12 +173,12 @@ def test_real_zombies_are_freed_by_a_real_plan_and_counted_on_both_sides(tmp_pat
 def test_zombies_held_by_tmpfs_without_swap_get_no_step_but_the_files_that_may_hold_them():
     if len(Path("/proc/swaps").read_text().splitlines()) > 1:
         pytest.skip("this machine has swap: reclaim could write their pages there")
-    with graveyard(30, "tmpfs") as yard:
-        large = yard.pins / "large"
+    with zombies(30, "tmpfs") as maker:
+        large = maker.pins / "large"
         large.write_bytes(b"x" * (3 << 20))
-        plan = of(yard)
+        plan = of(maker)
         assert plan.automatic == ()
-        refusal = next(item for item in plan.refusals if item.target == yard.path)
+        refusal = next(item for item in plan.refusals if item.target == maker.path)
         assert "is tmpfs and there is no swap: reclaim cannot free them" in refusal.reason
         step = next(item for item in plan.steps if item.remedy == "delete_tmpfs_files")
         assert not step.automatic
@@ -191,16 +191,16 @@ def test_zombies_held_by_tmpfs_without_swap_get_no_step_but_the_files_that_may_h
 
 @pytest.mark.root
 def test_a_parent_with_pods_below_it_is_refused_unless_that_is_accepted():
-    with graveyard(30, "page cache") as yard:
-        pods = yard.parent / "kubepods.slice"
+    with zombies(30, "page cache") as maker:
+        pods = maker.parent / "kubepods.slice"
         pods.mkdir()
         try:
-            plan = of(yard)
+            plan = of(maker)
             assert plan.automatic == ()
-            refusal = next(item for item in plan.refusals if item.target == yard.path)
+            refusal = next(item for item in plan.refusals if item.target == maker.path)
             assert "pods run here" in refusal.reason
             assert refusal.override == "--accept-collateral"
-            accepted = of(yard, accept_collateral=True)
+            accepted = of(maker, accept_collateral=True)
             (step,) = accepted.automatic
             assert step.risk == "high"
             assert "kubepods.slice" in step.risk_why
@@ -210,7 +210,7 @@ def test_a_parent_with_pods_below_it_is_refused_unless_that_is_accepted():
 
 @pytest.mark.root
 def test_empty_cgroups_are_removed_and_one_that_somebody_moved_into_stays(tmp_path):
-    with own_cgroup() as (layout, own):
+    with scratch_cgroup() as (layout, own):
         names = ("run-1.scope", "run-2.scope", "run-3.scope")
         for name in names:
             (own / name).mkdir()

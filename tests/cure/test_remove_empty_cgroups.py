@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.graveyard import CannotDig, own_cgroup
+from lab.zombie_maker import CannotMakeZombies, scratch_cgroup
 from sexton.cure.protected import Rule
 from sexton.cure.remedies.remove_empty_cgroups import (
     REMOVE,
@@ -33,9 +33,9 @@ WRITE = "import os, sys; os.write(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
 @pytest.fixture
 def parent() -> Iterator[Path]:
     try:
-        with own_cgroup("test-sexton") as (_, made):
+        with scratch_cgroup("test-sexton") as (_, made):
             yield made
-    except CannotDig as reason:
+    except CannotMakeZombies as reason:
         pytest.skip(str(reason))
 
 

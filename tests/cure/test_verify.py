@@ -210,8 +210,8 @@ def test_on_a_node_that_can_be_counted_the_slope_is_known_and_rising_zombies_fai
     census, _ = take(open_host(), read_layout(open_host()))
     if census.dying is None:
         pytest.skip(f"the dead cannot be counted here: {census.reason}")
-    with zombies(1, "tmpfs") as yard, ThreadPoolExecutor(1) as beside:
-        digging = beside.submit(lambda: [yard.dig(100) for _ in range(8)])
+    with zombies(1, "tmpfs") as maker, ThreadPoolExecutor(1) as beside:
+        digging = beside.submit(lambda: [maker.make(100) for _ in range(8)])
         window = _watch(6.0)
         digging.result()
     points = measures.dying_over(window)

@@ -38,7 +38,7 @@ from sexton.cure.writer import (
 )
 from sexton.errors import CommandError, SourceAbsent
 from sexton.host.host import open_host
-from tests.support.zombies import own_cgroup
+from tests.support.zombies import scratch_cgroup
 
 HOSTILE = [
     "\x1b[2J",
@@ -367,7 +367,7 @@ def _runs(pid: int) -> bool:
 @pytest.mark.root
 @pytest.mark.parametrize("name", ["plain", *HOSTILE])
 def test_an_empty_cgroup_is_removed_whatever_its_name(name: str):
-    with own_cgroup() as (_, parent):
+    with scratch_cgroup() as (_, parent):
         (parent / name).mkdir()
         LiveWriter(open_host()).remove_cgroup(f"{parent}/{name}")
         assert not (parent / name).exists()
@@ -375,7 +375,7 @@ def test_an_empty_cgroup_is_removed_whatever_its_name(name: str):
 
 @pytest.mark.root
 def test_a_cgroup_with_a_process_in_it_stays():
-    with own_cgroup() as (_, parent):
+    with scratch_cgroup() as (_, parent):
         (parent / "home").mkdir()
         child = subprocess.Popen(["sleep", "60"])
         try:
@@ -392,7 +392,7 @@ def test_a_cgroup_with_a_process_in_it_stays():
 @pytest.mark.root
 def test_no_other_file_of_a_cgroup_is_ever_written(tmp_path: Path):
     writer = LiveWriter(open_host())
-    with own_cgroup() as (layout, parent):
+    with scratch_cgroup() as (layout, parent):
         for name in ("cgroup.procs", "memory.limit_in_bytes", "memory.max", "notify_on_release"):
             with pytest.raises(CommandError, match="not an allowed control file"):
                 writer.write_control(f"{parent}/{name}", "0", WriteLimits(1))

@@ -15,16 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from lab.accuracy import PAGE, hidden, left_out, page
-from lab.compact import MOST_BYTES, MOST_BYTES_ALL, called, size_of
+from lab.compact import MAX_BYTES, MAX_BYTES_ALL, incident_name, size_of
 from lab.incident import (
     INCIDENTS,
     Incident,
     false_alarms,
-    has_why,
+    golden_outputs,
     incidents,
-    surfaces,
+    mismatches,
     top_cause,
-    wrongs,
 )
 from sexton.store.verify import verify
 
@@ -39,7 +38,7 @@ each_incident = pytest.mark.parametrize("incident", EVERY, ids=lambda incident: 
 def test_the_top_cause_is_the_one_that_was_made_and_what_is_not_there_is_not_found(
     incident: Incident,
 ):
-    assert [*wrongs(incident.diagnosis, incident.expected)] == []
+    assert [*mismatches(incident.diagnosis, incident.expected)] == []
     assert top_cause(incident.diagnosis) == incident.expected.root
 
 
@@ -50,7 +49,7 @@ def test_nothing_is_alarmed_about_that_the_scene_did_not_make(incident: Incident
 
 @each_incident
 def test_every_surface_says_what_was_reviewed(incident: Incident):
-    for name, now in surfaces(incident).items():
+    for name, now in golden_outputs(incident).items():
         wanted = (incident.path / name).read_text("utf-8")
         text = "\n".join(
             difflib.unified_diff(wanted.splitlines(), now.splitlines(), "reviewed", "now", "", "")
@@ -81,8 +80,8 @@ def test_without_one_source_the_verdict_is_weaker_and_never_another(incident: In
 @each_incident
 def test_a_recording_is_whole_small_and_called_as_it_is(incident: Incident):
     assert verify(incident.recording).troubles == []
-    assert size_of(incident.recording) <= MOST_BYTES
-    assert incident.name == called(incident.scene)
+    assert size_of(incident.recording) <= MAX_BYTES
+    assert incident.name == incident_name(incident.scene)
     assert {path.name for path in incident.recording.iterdir()} == {"segments"}
 
 
@@ -106,12 +105,12 @@ def _texts(path: Path) -> bytes:
 
 
 def test_all_recordings_together_are_small():
-    assert sum(size_of(item.recording) for item in EVERY) <= MOST_BYTES_ALL
+    assert sum(size_of(item.recording) for item in EVERY) <= MAX_BYTES_ALL
 
 
 def test_a_golden_file_lies_beside_every_recording_and_none_without_one():
     names = {"scene.json", "recording", "diagnosis.txt", "diagnosis.json"}
-    names |= {"why.txt"} if has_why() else set()
+    names |= {"why.txt"}
     for path in (
         path for path in INCIDENTS.iterdir() if path.is_dir() and path.name[0] not in "._"
     ):

@@ -17,14 +17,14 @@ from sexton.model.rows.cgroup import CgroupDir
 from sexton.model.text import printable
 from sexton.sources.cgroupfs.census import Census, take, walk_directories
 from sexton.sources.cgroupfs.layout import read_layout
-from tests.support.zombies import own_cgroup
+from tests.support.zombies import scratch_cgroup
 
 pytestmark = pytest.mark.root
 
 
 @pytest.mark.oracle
 def test_counts_what_find_counts():
-    with own_cgroup() as (_, top):
+    with scratch_cgroup() as (_, top):
         for number in range(30):
             (top / f"parent{number}").mkdir()
             for inner in range(number % 7):
@@ -37,7 +37,7 @@ def test_counts_what_find_counts():
 
 
 def test_the_inode_is_what_the_directory_says():
-    with own_cgroup() as (_, top):
+    with scratch_cgroup() as (_, top):
         (top / "a").mkdir()
         found = {one.path: one.inode for one in walk(open_host().files, str(top))}
         assert found["/a"] == (top / "a").stat().st_ino
@@ -45,7 +45,7 @@ def test_the_inode_is_what_the_directory_says():
 
 def test_a_hostile_name_is_kept_raw_and_printed_escaped():
     name = b"x\x1b[2J\xff <script>"
-    with own_cgroup() as (_, top):
+    with scratch_cgroup() as (_, top):
         os.mkdir(os.fsencode(top) + b"/" + name)
         rows = [row for row in Census(open_host()).collect() if isinstance(row, CgroupDir)]
         (found,) = [row for row in rows if row.path.startswith(f"/{top.name}/")]
@@ -54,7 +54,7 @@ def test_a_hostile_name_is_kept_raw_and_printed_escaped():
 
 
 def test_a_cgroup_that_vanishes_during_the_walk_is_left_out():
-    with own_cgroup() as (_, top):
+    with scratch_cgroup() as (_, top):
         for number in range(20):
             (top / f"p{number}/inner").mkdir(parents=True)
         walking = walk(open_host().files, str(top))
@@ -69,7 +69,7 @@ def test_a_cgroup_that_vanishes_during_the_walk_is_left_out():
 
 def test_churn_neither_breaks_the_census_nor_makes_it_negative():
     host = open_host()
-    with own_cgroup() as (layout, top):
+    with scratch_cgroup() as (layout, top):
         stop = threading.Event()
 
         def churn() -> None:
@@ -102,7 +102,7 @@ print(json.dumps([dataclasses.asdict(rows[0]), len(rows) - 1]))
 
 @pytest.mark.parametrize("where", ["outside", "inside"])
 def test_a_pod_with_300_live_cgroups_around_it_never_shows_a_zombie(where):
-    with own_cgroup() as (layout, top):
+    with scratch_cgroup() as (layout, top):
         pod = top / "pod"
         pod.mkdir()
         crowd = pod if where == "inside" else top

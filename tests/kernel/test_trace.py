@@ -13,7 +13,7 @@ from sexton.host.host import open_host
 from sexton.sources.tracefs.cgroup_events import parse
 from sexton.sources.tracefs.instance import CgroupTrace, remove_stale
 from tests.kernel.conftest import until
-from tests.support.zombies import own_cgroup
+from tests.support.zombies import scratch_cgroup
 
 pytestmark = pytest.mark.root
 HOLDER = """
@@ -36,7 +36,7 @@ def test_takes_its_instance_away_with_it(tracefs):
 
 def test_two_in_one_process_see_the_same_and_do_not_take_from_each_other(tracefs):
     with CgroupTrace(open_host(), 4096) as one, CgroupTrace(open_host(), 4096) as other:
-        with own_cgroup() as (_, top):
+        with scratch_cgroup() as (_, top):
             pass
         for trace in (one, other):
             kinds = [row.kind for row in parse(trace.read()) if row.path == f"/{top.name}"]
@@ -46,7 +46,7 @@ def test_two_in_one_process_see_the_same_and_do_not_take_from_each_other(tracefs
 def test_hostile_names_come_through_whole(tracefs):
     name = b"x y\x1b[2J\xff\x0b\xc2\x85 9.000000: cgroup_rmdir: root=4 id=5 level=1 path="
     with CgroupTrace(open_host(), buffer_kb=4096) as trace:
-        with own_cgroup() as (_, top):
+        with scratch_cgroup() as (_, top):
             os.mkdir(os.fsencode(top) + b"/" + name)
         expected = f"/{top.name}/".encode() + name
         seen = [row for row in parse(trace.read()) if os.fsencode(row.path) == expected]
@@ -55,7 +55,7 @@ def test_hostile_names_come_through_whole(tracefs):
 
 
 def test_only_the_memory_hierarchy_is_followed(tracefs):
-    with CgroupTrace(open_host()) as trace, own_cgroup():
+    with CgroupTrace(open_host()) as trace, scratch_cgroup():
         lines = trace.read().split("\n")
     events = [line for line in lines if ": cgroup_" in line]
     assert events
@@ -64,7 +64,7 @@ def test_only_the_memory_hierarchy_is_followed(tracefs):
 
 def test_what_the_buffer_loses_is_counted(tracefs):
     with CgroupTrace(open_host(), buffer_kb=4) as trace:
-        with own_cgroup() as (_, top):
+        with scratch_cgroup() as (_, top):
             for number in range(400):
                 (top / f"{number}-{'x' * 100}").mkdir()
         assert until(lambda: trace.lost() > 0)
@@ -74,14 +74,14 @@ def test_what_the_buffer_loses_is_counted(tracefs):
 
 def test_a_loss_is_seen_by_how_much_was_read(tracefs):
     with CgroupTrace(open_host(), buffer_kb=4) as trace:
-        with own_cgroup() as (_, top):
+        with scratch_cgroup() as (_, top):
             for number in range(400):
                 (top / f"{number}-{'x' * 100}").mkdir()
         assert trace.lost(trace.read()) > 0
 
 
 def test_losses_are_not_read_after_only_a_few_events(tracefs, monkeypatch):
-    with CgroupTrace(open_host()) as trace, own_cgroup():
+    with CgroupTrace(open_host()) as trace, scratch_cgroup():
         content = trace.read()
         monkeypatch.setattr(trace, "stats", lambda: pytest.fail("asked"))
         assert ": cgroup_mkdir: " in content

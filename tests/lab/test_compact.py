@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from lab.compact import called, compact, differences, keep, main, size_of
+from lab.compact import add_incident, compact, differences, incident_name, main, size_of
 from lab.compact_stacks import USER, slimmed, within
-from lab.incident import SCENE, judged, replayed
+from lab.incident import SCENE, replayed
 from lab.scrub import BOOT, Scrub, private_names
+from sexton.explain.diagnosis import diagnose
 from sexton.model.profile import Kind
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.event import KernelEvent, KernelLog
@@ -133,7 +134,7 @@ def test_what_other_peoples_lines_said_is_no_difference(tmp_path):
     }
     write_sealed(tmp_path / "raw", [rows])
     compact(tmp_path / "raw", tmp_path / "small")
-    raw, small = (judged(replayed(tmp_path / name).window).by_id for name in ("raw", "small"))
+    raw, small = (diagnose(replayed(tmp_path / name).window).by_id for name in ("raw", "small"))
     assert raw["nic_resets"].verdict != small["nic_resets"].verdict
     assert [*differences(tmp_path / "raw", tmp_path / "small")] == []
 
@@ -272,9 +273,9 @@ def test_an_incident_is_kept_under_its_name_with_its_scene(source, tmp_path, cap
 
 
 def test_what_is_too_big_is_not_kept(source, tmp_path, monkeypatch):
-    monkeypatch.setattr("lab.compact.MOST_BYTES", 100)
-    against = keep(source, tmp_path / "into", None, False)
-    assert any("bytes, 100 are allowed" in item for item in against)
+    monkeypatch.setattr("lab.compact.MAX_BYTES", 100)
+    against = add_incident(source, tmp_path / "into", None, False)
+    assert any("bytes, 100 allowed" in item for item in against)
     assert [*(tmp_path / "into").iterdir()] == []
 
 
@@ -284,4 +285,4 @@ def test_a_directory_without_a_scene_is_refused_by_name(tmp_path, capsys):
 
 
 def test_an_incident_is_called_by_scene_kernel_and_hierarchy():
-    assert called({"id": "a_b", "kernel": "7.2.1-amd64", "hierarchy": "v2"}) == "a_b-7.2-v2"
+    assert incident_name({"id": "a_b", "kernel": "7.2.1-amd64", "hierarchy": "v2"}) == "a_b-7.2-v2"

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 import pytest
 
 from lab import cure
-from lab.case import Case, Said
 from lab.claims import Claims
-from lab.killing import Point, says
-from lab.patience import OWN_MACHINE
-from lab.sick import Sick, changes, number_of, picture, tree_hash
+from lab.cure_run import CommandResult, CureRun
+from lab.deadlines import LAB_VM
+from lab.kill_apply import Point, has_reached
+from lab.sick_node import SickNode, changes, number_of, tree_hash, unit_files
 from lab.stage import SceneFailed
-from lab.vm import judging, playing
+from lab.vm import runs, verdicts
 from lab.vm.payload import Job
 from lab.vm.tools import search_path
 
@@ -30,12 +30,12 @@ CLAIMS = (
 
 
 def test_on_any_other_machine_it_touches_nothing_and_says_why(tmp_path, monkeypatch, capsys):
-    monkeypatch.delenv(OWN_MACHINE, raising=False)
-    before = picture()
+    monkeypatch.delenv(LAB_VM, raising=False)
+    before = unit_files()
     assert cure.main(["--out", str(tmp_path)]) == cure.UNFIT
-    assert "only in the lab's own machine" in capsys.readouterr().err
+    assert "only in the lab's virtual machine" in capsys.readouterr().err
     assert [*tmp_path.iterdir()] == []
-    assert picture() == before
+    assert unit_files() == before
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def seen(tree: Path) -> dict[str, str]:
-    return picture((str(tree), f"{tree}.control"))
+    return unit_files((str(tree), f"{tree}.control"))
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_a_journal_has_come_so_far_when_the_line_is_whole(tmp_path: Path):
     lines = [{"kind": "begin"}, {"kind": "before", "step": "1-stop"}, {"kind": "end"}]
     text = "".join(json.dumps(line) + "\n" for line in lines[:2])
     journal.write_text(text[:-1])
-    assert not says(journal, Point("before", "1-stop"))
+    assert not has_reached(journal, Point("before", "1-stop"))
     journal.write_text(text)
-    assert says(journal, Point("before", "1-stop"))
-    assert not says(journal, Point("done", "1-stop"))
-    assert not says(journal, Point("before", "2-mask"))
+    assert has_reached(journal, Point("before", "1-stop"))
+    assert not has_reached(journal, Point("done", "1-stop"))
+    assert not has_reached(journal, Point("before", "2-mask"))
 
 
 def test_a_number_is_found_by_the_whole_of_its_name(tmp_path: Path):
@@ -100,54 +100,56 @@ def test_a_number_is_found_by_the_whole_of_its_name(tmp_path: Path):
 
 
 def test_what_a_command_said_is_its_json_or_nothing():
-    assert Said(0, '{"a": 1}', 0.1).document == {"a": 1}
-    assert Said(2, "sexton: no", 0.1).document == Said(0, "[]", 0.1).document == {}
+    assert CommandResult(0, '{"a": 1}', 0.1).document == {"a": 1}
+    assert (
+        CommandResult(2, "sexton: no", 0.1).document == CommandResult(0, "[]", 0.1).document == {}
+    )
 
 
 def test_no_claim_is_not_a_success_and_one_that_fails_is_told(tmp_path: Path):
     claims = Claims("cure", {"hierarchy": "v2"})
     assert not claims.holds
-    assert claims.settle("freed", "they fall", True, before=520, after=3)
+    assert claims.check("freed", "they fall", True, before=520, after=3)
     assert claims.holds
-    assert not claims.settle("verified", "it is", False, why="one core is held")
+    assert not claims.check("verified", "it is", False, why="one core is held")
     assert not claims.holds
     claims.write(tmp_path)
     document = json.loads((tmp_path / "cure.json").read_text())
     assert (document["schema"], document["hierarchy"]) == ("sexton.check/1", "v2")
     assert [claim["holds"] for claim in document["claims"]] == [True, False]
     assert document["claims"][0]["numbers"] == {"before": 520, "after": 3}
-    assert document["failed"] == {"verified": ["not so: it is (one core is held)"]}
+    assert document["failed"] == {"verified": ["failed: it is (one core is held)"]}
 
 
-def case(tmp_path: Path) -> Case:
-    return Case(SimpleNamespace(folder=tmp_path), SimpleNamespace(), Claims("cure"), tmp_path)
+def run(tmp_path: Path) -> CureRun:
+    return CureRun(SimpleNamespace(folder=tmp_path), SimpleNamespace(), Claims("cure"), tmp_path)
 
 
 def test_a_phase_that_breaks_is_a_claim_that_fails_and_the_next_has_its_try(tmp_path, monkeypatch):
-    def breaks(_case: Case) -> None:
+    def breaks(_run: CureRun) -> None:
         raise SceneFailed("not within 60 s: restarts")
 
-    def goes_on(case: Case) -> None:
-        case.claims.settle("on", "it went on", True)
+    def goes_on(run: CureRun) -> None:
+        run.claims.check("on", "it went on", True)
 
     monkeypatch.setattr(cure, "PHASES", (breaks, goes_on))
-    one = case(tmp_path)
+    one = run(tmp_path)
     cure.play(one)
-    assert [item["id"] for item in one.claims.settled] == ["breaks", "on"]
+    assert [item["id"] for item in one.claims.results] == ["breaks", "on"]
     assert "not within 60 s" in one.claims.failed["breaks"][0]
-    late = case(tmp_path)
+    late = run(tmp_path)
     late.began_s -= cure.LIMIT_S + 1
     cure.play(late)
     assert [*late.claims.failed] == ["breaks", "goes_on"], "nothing is begun too late"
 
 
 def test_without_a_sick_node_nothing_else_is_tried(tmp_path: Path, monkeypatch):
-    def illness(_case: Case) -> None:
+    def illness(_run: CureRun) -> None:
         raise SceneFailed("not within 200 s: 550 zombies")
 
     monkeypatch.setattr(cure, "illness", illness)
     monkeypatch.setattr(cure, "PHASES", (illness, cure.found))
-    one = case(tmp_path)
+    one = run(tmp_path)
     cure.play(one)
     assert [*one.claims.failed] == ["illness"]
 
@@ -165,12 +167,14 @@ def test_what_a_neighbour_has_is_read_from_its_cgroup_and_its_process(tmp_path, 
         memory[offset] = 1
     layout = SimpleNamespace(mount_point=str(tmp_path), version=version)
     shown = SimpleNamespace(layout=layout, run=lambda *_words: f"{os.getpid()}\n")
-    sick = Sick(shown)
-    assert sick.neighbour() == dict.fromkeys(("cache", "anonymous", "swapped", "swap_charged"), 0)
-    sick.home.mkdir(parents=True)
+    node = SickNode(shown)
+    assert node.neighbour_memory() == dict.fromkeys(
+        ("cache", "anonymous", "swapped", "swap_charged"), 0
+    )
+    node.home.mkdir(parents=True)
     for name, text in files.items():
-        (sick.home / name).write_text(text)
-    found = sick.neighbour()
+        (node.home / name).write_text(text)
+    found = node.neighbour_memory()
     assert (found["cache"], found["swap_charged"]) == (4096, 8192)
     assert found["anonymous"] + found["swapped"] >= 8 << 20
 
@@ -180,11 +184,12 @@ def test_a_gates_answer_is_told_by_rule(tmp_path: Path):
         {"id": "crash_loops", "outcome": "fail", "violations": [{"subject": "ecs.service"}]},
         {"id": "waivers", "outcome": "pass", "violations": []},
     ]
-    said = Said(1, json.dumps({"rules": rules}), 2.0)
-    assert cure.violated(said, "crash_loops") == ["ecs.service"]
-    assert cure.violated(said, "waivers") == cure.violated(Said(2, "", 0.1), "waivers") == []
-    assert cure.gated(said)["rules"] == {"crash_loops": "fail", "waivers": "pass"}
-    assert cure.gated(said)["violations"] == {"crash_loops": ["ecs.service"]}
+    result = CommandResult(1, json.dumps({"rules": rules}), 2.0)
+    assert cure.violated(result, "crash_loops") == ["ecs.service"]
+    assert cure.violated(result, "waivers") == []
+    assert cure.violated(CommandResult(2, "", 0.1), "waivers") == []
+    assert cure.gated(result)["rules"] == {"crash_loops": "fail", "waivers": "pass"}
+    assert cure.gated(result)["violations"] == {"crash_loops": ["ecs.service"]}
 
 
 def test_what_was_freed_is_read_from_the_journal(tmp_path: Path):
@@ -211,9 +216,9 @@ def test_what_was_freed_is_read_from_the_journal(tmp_path: Path):
 def test_a_sick_node_is_cured_and_put_back_in_a_machine(
     tmp_path: Path, kernel: str, hierarchy: str
 ):
-    run = playing.plan(kernel, hierarchy, Job(("check_cure",), deadline_s=900), tmp_path)
-    (outcome,) = (judging.judged(one) for one in playing.play(run))
-    assert outcome.good, (outcome.said, outcome.wrong)
+    run = runs.plan(kernel, hierarchy, Job(("check_cure",), deadline_s=900), tmp_path)
+    (outcome,) = (verdicts.with_verdict(one) for one in runs.play(run))
+    assert outcome.good, (outcome.status, outcome.wrong)
     assert outcome.wrong == ()
     document = json.loads((tmp_path / f"check_cure-{kernel}-{hierarchy}/cure.json").read_text())
     assert document["kernel"].startswith(f"{kernel}.")

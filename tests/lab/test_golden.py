@@ -15,13 +15,13 @@ from lab.incident import (
     Expected,
     Incident,
     false_alarms,
+    golden_outputs,
     incidents,
-    judged,
+    mismatches,
     subject,
-    surfaces,
     top_cause,
-    wrongs,
 )
+from sexton.explain.diagnosis import diagnose
 from sexton.model.finding import Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
 from tests.support.incident import incident as rows_of_the_incident
@@ -72,13 +72,13 @@ def test_a_changed_word_is_shown_as_a_difference(root, one, capsys):
 
 
 def test_the_words_are_the_same_in_another_place_zone_and_terminal(one, monkeypatch, tmp_path):
-    before = surfaces(one)
+    before = golden_outputs(one)
     monkeypatch.setenv("TZ", "Pacific/Chatham")
     monkeypatch.setenv("COLUMNS", "61")
     time.tzset()
     monkeypatch.chdir(tmp_path)
     try:
-        assert surfaces(one) == before
+        assert golden_outputs(one) == before
         assert Path.cwd() == tmp_path
         assert os.environ["TZ"] == "Pacific/Chatham"
         assert time.tzname[0] == time.strftime("%Z", time.localtime(0))
@@ -88,7 +88,7 @@ def test_the_words_are_the_same_in_another_place_zone_and_terminal(one, monkeypa
 
 
 def test_no_cost_of_this_machine_is_in_them(one):
-    document = json.loads(surfaces(one)["diagnosis.json"])
+    document = json.loads(golden_outputs(one)["diagnosis.json"])
     assert (document["cost"]["cpu_s"], document["cost"]["peak_bytes"]) == (0.0, 0)
     assert document["replayed"]["recording"] == "idle-6.1-v2/recording"
 
@@ -96,31 +96,31 @@ def test_no_cost_of_this_machine_is_in_them(one):
 def test_incidents_are_found_by_their_scene(root):
     (root / "half-made").mkdir()
     assert [incident.name for incident in incidents(root)] == ["idle-6.1-v2"]
-    assert incidents(root)[0].place == ("idle", "6.1", "v2")
+    assert incidents(root)[0].key == ("idle", "6.1", "v2")
     assert subject(incidents(root)[0]) == "core 0"
 
 
 def test_the_whole_chain_is_right_and_its_twins_are_wrong_for_it():
-    whole = judged(rows_of_the_incident())
-    assert [*wrongs(whole, WHOLE)] == []
+    whole = diagnose(rows_of_the_incident())
+    assert [*mismatches(whole, WHOLE)] == []
     assert false_alarms(whole, WHOLE) == []
     assert top_cause(whole) == "crash_looping_unit"
-    told = [*wrongs(judged(rows_of_the_incident(zombies=False)), WHOLE)]
+    told = [*mismatches(diagnose(rows_of_the_incident(zombies=False)), WHOLE)]
     assert any(entry.startswith("chain ") for entry in told)
-    told = [*wrongs(judged(rows_of_the_incident(resets=False)), WHOLE)]
+    told = [*mismatches(diagnose(rows_of_the_incident(resets=False)), WHOLE)]
     assert any("nic_resets" in entry for entry in told)
 
 
 def test_a_problem_the_scene_did_not_make_is_a_false_alarm():
     narrow = Expected("crash_looping_unit", ("crash_looping_unit",), (), ("nic_resets",), 1)
-    whole = judged(rows_of_the_incident())
+    whole = diagnose(rows_of_the_incident())
     assert "nic_resets" in false_alarms(whole, narrow)
-    assert any(wrong.startswith("nic_resets is present") for wrong in wrongs(whole, narrow))
+    assert any(wrong.startswith("nic_resets is present") for wrong in mismatches(whole, narrow))
 
 
 def test_a_note_about_a_time_before_the_recording_breaks_no_promise_and_an_alarm_does():
     narrow = Expected("crash_looping_unit", ("crash_looping_unit",), (), ("soft_lockups",), 1)
-    whole = judged(rows_of_the_incident())
+    whole = diagnose(rows_of_the_incident())
     old = replace(
         whole.by_id["soft_lockups"], verdict=Verdict.PRESENT,
         start=whole.start - 60, end=whole.start - 50,
@@ -132,13 +132,13 @@ def test_a_note_about_a_time_before_the_recording_breaks_no_promise_and_an_alarm
         (replace(old, start=None, end=None), True),
         (replace(old, severity=Severity.WARNING), True),
     ):
-        said = [*wrongs(replace(whole, findings=(*others, finding)), narrow)]
+        said = [*mismatches(replace(whole, findings=(*others, finding)), narrow)]
         assert any(moment.startswith("soft_lockups is present") for moment in said) is value
 
 
 def test_healthy_where_sickness_was_made_is_wrong():
-    healthy = judged(
+    healthy = diagnose(
         rows_of_the_incident(zombies=False, burning=False, resets=False, looping=False)
     )
     assert top_cause(healthy) is None
-    assert any(wrong.startswith("top cause None") for wrong in wrongs(healthy, WHOLE))
+    assert any(wrong.startswith("top cause None") for wrong in mismatches(healthy, WHOLE))

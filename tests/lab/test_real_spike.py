@@ -1,6 +1,6 @@
 """A real stall in a real capture: the search finds its core, its seconds and what grew in them.
 
-A graveyard of real zombies is made first; then perf watches every core, and in the middle of it
+A zombie_maker of real zombies is made first; then perf watches every core, and in the middle of it
 reclaim walks the dead for three seconds on one core (the substitute walker, see `test_walk`): the
 one with the least to do, and in real time, since a core that others hold all the while has no
 spike. A minute in which others held that core too is captured anew.
@@ -21,7 +21,7 @@ import pytest
 
 from tests.support.cli import sexton
 from tests.support.tools import need
-from tests.support.zombies import graveyard
+from tests.support.zombies import zombies
 
 WATCH_S, BEFORE_S, STALL_S = 60, 30, 3.0
 #: Besides the walk, the core has to be idle for so much of the minute.
@@ -76,13 +76,13 @@ def walks(out: Path) -> list[dict[str, Any]]:
 def test_a_walk_over_real_zombies_is_the_spike_of_a_real_capture(tmp_path: Path):
     need("perf", package="linux-perf")
     out = tmp_path / "perf.data"
-    with graveyard(3_000) as yard:
-        if yard.layout.version != 1:
+    with zombies(3_000) as maker:
+        if maker.layout.version != 1:
             pytest.skip("the substitute walker is v1's memory.force_empty")
         idle, deadline = 0.0, time.monotonic() + MOST_S
         while idle < IDLE_SHARE:
             assert time.monotonic() < deadline, "no core of this machine is idle for a minute"
-            core, began, idle = captured(yard.parent, out)
+            core, began, idle = captured(maker.parent, out)
     (found,) = walks(out)
     assert found["cores"] == [core]
     assert abs(found["onset"] - began) < 1.0

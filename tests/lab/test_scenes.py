@@ -16,21 +16,21 @@ from lab import ena, play
 from lab.recorder import FACILITY, LabRecogniser
 from lab.scenes import FOLDER, NAMES, load
 from lab.stage import ACTORS, CannotPlay, SceneFailed, Stage
-from lab.wire import one_core
+from lab.veth import cpu_mask
 from sexton.detect.registry import all_detectors
 from sexton.sources.kmsg.catalogue import recognise
 from sexton.sources.kmsg.records import LogLine
 from tests.kernel.conftest import until
 from tests.support.cli import sexton
 from tests.support.tools import need
-from tests.support.zombies import graveyard
+from tests.support.zombies import zombies
 
 SECTIONS = (
     "What happens",
     "What is real",
-    "What is injected or stands in",
-    "What must be said",
-    "What must not be said",
+    "What is injected or substituted",
+    "Expected diagnosis",
+    "Must not be diagnosed",
     "By hand",
 )
 KEYS = {"root", "chain", "present", "absent", "exit"}
@@ -66,11 +66,11 @@ def test_a_scene_owns_up_to_what_is_not_real(name: str):
     readme = (FOLDER / name / "README.md").read_text()
     headings = [line[3:] for line in readme.splitlines() if line.startswith("## ")]
     assert headings == list(SECTIONS)
-    stands_in = readme.split(f"## {SECTIONS[2]}")[1].split("## ")[0].strip()
+    substituted = readme.split(f"## {SECTIONS[2]}")[1].split("## ")[0].strip()
     code = (FOLDER / name / "scene.py").read_text()
-    assert ("/dev/kmsg" in stands_in) == ("ena." in code)
+    assert ("/dev/kmsg" in substituted) == ("ena." in code)
     if "substitute(" in code:
-        assert stands_in != "Nothing."
+        assert substituted != "Nothing."
 
 
 def test_lines_that_are_injected_are_lines_the_catalogue_knows():
@@ -90,8 +90,8 @@ def test_the_labs_recorder_believes_what_was_typed_since_it_began_and_nothing_ol
 
 
 def test_a_core_beyond_the_first_32_has_its_bit_in_a_word_of_its_own():
-    assert int(one_core(5), 16) == 1 << 5
-    assert one_core(64) == "00000001,00000000,00000000"
+    assert int(cpu_mask(5), 16) == 1 << 5
+    assert cpu_mask(64) == "00000001,00000000,00000000"
 
 
 def test_what_was_made_is_put_away_in_reverse_also_after_a_failure(tmp_path: Path):
@@ -101,7 +101,7 @@ def test_what_was_made_is_put_away_in_reverse_also_after_a_failure(tmp_path: Pat
     def fail() -> None:
         with stage:
             for number in range(3):
-                stage.later(done.append, number)
+                stage.at_end(done.append, number)
             stage.until("never", lambda: False, within_s=0)
 
     with pytest.raises(SceneFailed, match="never"):
@@ -142,11 +142,11 @@ def test_a_spawned_process_ends_with_the_stage(tmp_path: Path):
 
 @pytest.mark.root
 def test_the_substitute_walker_ends_by_itself_and_leaves_every_limit_as_it_was():
-    with graveyard(40) as yard:
+    with zombies(40) as maker:
         names = ("memory.limit_in_bytes", "memory.high", "memory.max")
-        limits = [yard.parent / name for name in names if (yard.parent / name).exists()]
+        limits = [maker.parent / name for name in names if (maker.parent / name).exists()]
         before = [limit.read_text() for limit in limits]
-        walker = [sys.executable, "-I", "-S", str(ACTORS / "walker.py"), str(yard.parent), "0.2"]
+        walker = [sys.executable, "-I", "-S", str(ACTORS / "walker.py"), str(maker.parent), "0.2"]
         subprocess.run(walker, check=True, timeout=60)
         assert before == [limit.read_text() for limit in limits]
         assert limits
@@ -155,7 +155,7 @@ def test_the_substitute_walker_ends_by_itself_and_leaves_every_limit_as_it_was()
 def test_what_a_live_diagnosis_must_say_is_told_and_hides_nothing_of_the_stage(tmp_path: Path):
     with Stage(tmp_path, {}) as stage:
         stage.live_root = "cgroup_churn"
-        assert stage.live() >= 0
+        assert stage.live_cgroups() >= 0
 
 
 def test_an_expectation_that_was_adapted_says_why_and_leaves_the_scenes_own_alone(tmp_path: Path):

@@ -122,9 +122,9 @@ def test_several_nics_have_queues_of_their_own(tmp_path: Path):
     ("wrong", "why"),
     [
         ({"plant": ("gremlins",)}, "gremlins"),
-        ({"cores": 0}, "a node has a core"),
-        ({"hours": 0}, "a recording a second"),
-        ({"plant": INCIDENT, "walk_s": 4.0}, "drivers wait 5 s"),
+        ({"cores": 0}, "at least one core"),
+        ({"hours": 0}, "and second are required"),
+        ({"plant": INCIDENT, "walk_s": 4.0}, "the driver waits 5 s"),
         ({"processes": 3}, "40 processes"),
     ],
 )

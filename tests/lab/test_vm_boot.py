@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.vm import playing, rootfs
+from lab.vm import rootfs, runs
 from lab.vm.cache import cache_folder
 from lab.vm.payload import Job
 from lab.vm.tools import search_path
@@ -31,9 +31,9 @@ def _built() -> bool:
     "os.geteuid() != 0 and not _built()", reason="building the root file system needs root"
 )
 def test_a_scene_is_played_on_a_real_kernel_and_comes_home(tmp_path: Path):
-    run = playing.plan("6.1", "v2", Job(("idle",)), tmp_path)
-    (outcome,) = playing.play(run)
-    assert outcome.good, f"{outcome.said}\n{run.console.read_text(errors='replace')[-2000:]}"
+    run = runs.plan("6.1", "v2", Job(("idle",)), tmp_path)
+    (outcome,) = runs.play(run)
+    assert outcome.good, f"{outcome.status}\n{run.console.read_text(errors='replace')[-2000:]}"
     scene = json.loads((tmp_path / "idle-6.1-v2/scene.json").read_text())
     assert scene["id"] == "idle"
     assert scene["kernel"].startswith("6.1.")

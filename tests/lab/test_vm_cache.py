@@ -74,7 +74,7 @@ def test_the_project_brings_its_sources_and_the_lab_and_no_leavings():
 
 def test_a_build_that_fails_leaves_nothing_behind(tmp_path: Path):
     def build() -> None:
-        with cache.making(tmp_path / "part") as folder:
+        with cache.build_folder(tmp_path / "part") as folder:
             (folder / "half").write_text("done")
             raise LabError("no")
 
@@ -88,7 +88,7 @@ def test_what_a_killed_build_left_goes_with_the_next(tmp_path: Path):
     left.mkdir()
     (left / "half").write_text("done")
     kept.write_text("image")
-    with cache.alone(tmp_path):
+    with cache.lock_cache(tmp_path):
         pass
     assert not left.exists()
     assert kept.exists()
@@ -98,7 +98,7 @@ def test_two_builds_wait_for_each_other(tmp_path: Path):
     ready, go = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
-        with cache.alone(tmp_path):
+        with cache.lock_cache(tmp_path):
             os.write(ready[1], b"x")
             os.read(go[0], 1)
             (tmp_path / "first").touch()
@@ -107,7 +107,7 @@ def test_two_builds_wait_for_each_other(tmp_path: Path):
     lines: list[str] = []
     original, cache.log = cache.log, lambda text: (lines.append(text), os.write(go[1], b"x"))
     try:
-        with cache.alone(tmp_path):
+        with cache.lock_cache(tmp_path):
             assert (tmp_path / "first").exists()
     finally:
         cache.log = original

@@ -16,7 +16,7 @@ import time
 import pytest
 
 from tests.support.tools import need
-from tests.support.zombies import graveyard
+from tests.support.zombies import zombies
 
 DIAGNOSE = [sys.executable, "-m", "sexton", "diagnose", "--json", "--seconds", "6"]
 
@@ -27,10 +27,10 @@ DIAGNOSE = [sys.executable, "-m", "sexton", "diagnose", "--json", "--seconds", "
 def test_stacks_prove_that_the_walk_over_the_dead_holds_the_core():
     need("perf", package="linux-perf")
     core = str(max(os.sched_getaffinity(0)))
-    with graveyard(1_500) as yard:
-        if yard.layout.version != 1:
+    with zombies(1_500) as maker:
+        if maker.layout.version != 1:
             pytest.skip("the substitute walker is v1's memory.force_empty")
-        order = f"while :; do echo 0 > {yard.parent}/memory.force_empty; done"
+        order = f"while :; do echo 0 > {maker.parent}/memory.force_empty; done"
         # In real time, so that a test machine's other work does not take its share of the core.
         walker = subprocess.Popen(
             ["chrt", "-f", "1", "taskset", "-c", core, "sh", "-c", order],

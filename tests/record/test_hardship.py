@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.graveyard import own_cgroup
+from lab.zombie_maker import scratch_cgroup
 from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.recorder import RecorderNote
@@ -157,7 +157,7 @@ def test_a_quota_that_is_used_up_is_met_like_a_full_disk(
 def test_two_thousand_cgroups_a_minute_die_and_every_death_is_there(tmp_path: Path) -> None:
     place = tmp_path / "r"
     made = 400
-    with own_cgroup("sexton-test") as (_, parent), recording(options(place)) as recorder:
+    with scratch_cgroup("sexton-test") as (_, parent), recording(options(place)) as recorder:
         wait_until(lambda: _is_traced(recorder))
         for number in range(made):
             grave = parent / f"death-{number}"

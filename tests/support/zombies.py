@@ -1,4 +1,4 @@
-"""Real zombies for tests: `lab.graveyard`, with a skip where this machine has no place for them."""
+"""Real zombies for tests, made by `lab.zombie_maker`; skips where it cannot make them."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from pathlib import Path
 
 import pytest
 
-from lab import graveyard as lab
-from lab.graveyard import CannotDig, Graveyard
+from lab import zombie_maker as lab
+from lab.zombie_maker import CannotMakeZombies, ZombieMaker
 from sexton.sources.cgroupfs.layout import Layout
 
-__all__ = ["Graveyard", "graveyard", "own_cgroup"]
+__all__ = ["ZombieMaker", "scratch_cgroup", "zombies"]
 
 PREFIX = "sexton-test"
 
 
 @contextlib.contextmanager
-def own_cgroup() -> Iterator[tuple[Layout, Path]]:
-    """An empty memory cgroup `sexton-test-<pid>-<n>`, removed at the end with all below it."""
+def scratch_cgroup() -> Iterator[tuple[Layout, Path]]:
+    """An empty memory cgroup `sexton-test-<pid>-<n>`, removed with its children at the end."""
     with contextlib.ExitStack() as stack:
         try:
-            made = stack.enter_context(lab.own_cgroup(PREFIX))
-        except CannotDig as reason:
+            made = stack.enter_context(lab.scratch_cgroup(PREFIX))
+        except CannotMakeZombies as reason:
             pytest.skip(str(reason))
         yield made
 
 
 @contextlib.contextmanager
-def graveyard(number: int, pin: str = "tmpfs") -> Iterator[Graveyard]:
-    """So many zombies under a parent of their own, pinned on "tmpfs" or by "page cache"."""
+def zombies(number: int, pin: str = "tmpfs") -> Iterator[ZombieMaker]:
+    """`number` zombies under a separate parent, pinned on "tmpfs" or by "page cache"."""
     with contextlib.ExitStack() as stack:
         try:
-            yard = stack.enter_context(lab.graveyard(PREFIX, pin))
-        except CannotDig as reason:
+            maker = stack.enter_context(lab.zombie_maker(PREFIX, pin))
+        except CannotMakeZombies as reason:
             pytest.skip(str(reason))
-        yard.dig(number)
-        yield yard
+        maker.make(number)
+        yield maker

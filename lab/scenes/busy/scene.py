@@ -1,10 +1,10 @@
-"""Every core works, connections are busy, files are written: a good day."""
+"""Busy cores, connections and disk writes on a healthy node."""
 
 from __future__ import annotations
 
+from lab.network_job import PORT
 from lab.scenes.idle.scene import EXPECTED as IDLE
 from lab.stage import Stage
-from lab.talk import PORT
 
 ID = "busy"
 TITLE = "busy and healthy"
@@ -17,9 +17,9 @@ SHARE = 70
 
 
 def play(stage: Stage) -> None:
-    """A worker per core in user mode, a chatty job over loopback, some writing to disk."""
+    """A worker per core in user mode, a job on loopback connections, some disk writes."""
     stage.wait(40)
-    stage.moment("the node gets busy")
+    stage.note("the load starts")
     for core in stage.cores:
         stage.actor("hog", SHARE, core=core)
     stage.actor("server", "127.0.0.1", PORT)

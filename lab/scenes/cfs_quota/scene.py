@@ -1,4 +1,4 @@
-"""A service is stopped by its own CPU quota, ten times a second, on a node with idle cores."""
+"""A service's CPU quota throttles it ten times a second, on a node with idle cores."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _UNIT = "lab-limited.service"
 
 
 def play(stage: Stage) -> None:
-    """Two workers that want all of their cores, and may have a fifth of one."""
+    """Two workers that would use a core each, limited to a fifth of one together."""
     stage.wait(40)
-    stage.moment(f"two workers are held to {PERCENT} % of a core")
+    stage.note(f"two workers are limited to {PERCENT} % of a core")
     if stage.systemd:
         command = f"{sys.executable} -I -S {ACTORS / 'hog.py'} 100"
         stage.unit(

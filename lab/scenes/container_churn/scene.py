@@ -1,4 +1,4 @@
-"""An agent re-creates its container for ever: no restart in systemd, a zombie each time."""
+"""An agent re-creates its container forever: no restart in systemd, a zombie each time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab.graveyard import graveyard
 from lab.stage import PREFIX, SceneFailed, Stage
+from lab.zombie_maker import zombie_maker
 
 ID = "container_churn"
-TITLE = "containers that die and are made again by runc; NRestarts stays 0"
+TITLE = "containers that die and are re-created by runc; NRestarts stays 0"
 SECONDS = 100
 NEEDS = frozenset({"root", "runc"})
 EXPECTED = {
@@ -29,7 +29,7 @@ EXPECTED = {
     "exit": 1,
 }
 LIVE = "cgroup_churn"
-#: Under emulation runc takes seconds for a container: ten would see two of them.
+#: Under emulation runc takes seconds per container: 10 s would show only two.
 WATCH_S = 40
 
 ZOMBIES = 800
@@ -38,18 +38,18 @@ _UNIT = "lab-ecs-agent.service"
 
 
 def prepare(stage: Stage) -> None:
-    """Older containers' zombies, under the same parent and with the same kind of name."""
-    before = stage.dying() or 0
-    yard = stage.open(graveyard(PREFIX))
-    yard.dug = 1000  # four digits each, so that every name has 64
-    yard.dig(max(ZOMBIES, 5 * stage.live() // 2), f"%d{'c0ffee' * 10}")
-    stage.sweep(yard.parent.name)
-    stage.substitute("the older zombies were made by the same steps without runc, to save time")
-    stage.props["pins"] = yard.pins
-    stage.props["agent"] = _agent(stage, yard.path, yard.pins)
-    if (stage.dying() or 0) - before < ZOMBIES / 3:
+    """Make zombies of earlier containers, under the same parent and with the same kind of name."""
+    before = stage.dying_cgroups() or 0
+    maker = stage.enter(zombie_maker(PREFIX))
+    maker.made = 1000  # four digits plus 60, so that every name has 64
+    maker.make(max(ZOMBIES, 5 * stage.live_cgroups() // 2), f"%d{'c0ffee' * 10}")
+    stage.remove_at_end(maker.parent.name)
+    stage.substitute("the earlier zombies were made the same way without runc, to save time")
+    stage.props["pins"] = maker.pins
+    stage.props["agent"] = _agent(stage, maker.path, maker.pins)
+    if (stage.dying_cgroups() or 0) - before < ZOMBIES / 3:
         stage.adapt(
-            "this kernel keeps no zombies: the containers come and go by the clock, no more",
+            "this kernel keeps no zombies: only the churn of containers remains",
             root="cgroup_churn",
             chain=["cgroup_churn"],
             present=["cgroup_churn"],
@@ -57,9 +57,9 @@ def prepare(stage: Stage) -> None:
 
 
 def play(stage: Stage) -> None:
-    """One container after the other."""
+    """Run one container after another."""
     stage.wait(40)
-    stage.moment("the agent begins to make its container again and again")
+    stage.note("the agent starts to re-create its container")
     if stage.systemd:
         stage.unit(_UNIT, f"[Service]\nExecStart=/bin/sh {stage.props['agent']}\nDelegate=yes\n")
         stage.run("systemctl", "start", _UNIT)
@@ -67,17 +67,18 @@ def play(stage: Stage) -> None:
         stage.spawn("sh", stage.props["agent"])
     stage.wait(60)
     if not (written := len(list(stage.props["pins"].glob("*.*")))):
-        raise SceneFailed(f"no container ran: {stage.said()[-400:]}")
-    stage.moment(f"{written} containers have run")
+        raise SceneFailed(f"no container ran: {stage.actor_output()[-400:]}")
+    stage.note(f"{written} containers have run")
 
 
 def _agent(stage: Stage, parent: str, pins: Path) -> Path:
-    """A loop around ``runc run``, with the machine's own files, read-only, for an image."""
+    """A shell loop around ``runc run``, with the machine's root file system, read-only, as
+    image."""
     bundle = stage.folder / "bundle"
     bundle.mkdir()
-    # Not below the stage's folder, which is deleted: should the mount stay, so does all in it.
+    # Not below the stage's folder, which is deleted: that would follow a mount left behind.
     root = Path(tempfile.mkdtemp(prefix=f"{PREFIX}-rootfs-"))
-    stage.later(_umount, stage, root)
+    stage.at_end(_umount, stage, root)
     stage.run("mount", "--bind", "/", root)
     stage.run("mount", "-o", "remount,bind,ro", root)
     config = {

@@ -1,4 +1,4 @@
-"""A neighbour starts six busy workers per core, and everybody else waits for a turn."""
+"""A neighbour starts six busy workers per core, and everything else waits for CPU."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _UNIT = "lab-neighbour.service"
 
 
 def play(stage: Stage) -> None:
-    """So many workers per core, in a unit where systemd runs."""
+    """Start the workers, in a unit if systemd runs."""
     stage.wait(40)
     number = WORKERS * len(stage.cores)
-    stage.moment(f"{number} workers want {len(stage.cores)} cores")
+    stage.note(f"{number} workers compete for {len(stage.cores)} cores")
     hog = f"{sys.executable} -I -S {ACTORS / 'hog.py'} 100"
     workers = []
     if stage.systemd:
@@ -47,7 +47,7 @@ def play(stage: Stage) -> None:
     else:
         workers = [stage.actor("hog", 100) for _ in range(number)]
     stage.wait(45)
-    for each in workers:  # the recorder has to finish what it recorded
+    for each in workers:  # so that the recorder can finish
         stage.end(each)
     if stage.systemd:
         stage.run("systemctl", "stop", _UNIT)

@@ -1,14 +1,14 @@
-"""A job with hundreds of cgroups ends; the dead are many for half a minute, and then gone."""
+"""A job with hundreds of cgroups ends; they are dying for half a minute, then gone."""
 
 from __future__ import annotations
 
 import time
 
-from lab.graveyard import graveyard
 from lab.stage import PREFIX, Stage
+from lab.zombie_maker import zombie_maker
 
 ID = "destroy_backlog"
-TITLE = "a destroy backlog that drains by itself"
+TITLE = "a destroy backlog that drains"
 SECONDS = 105
 NEEDS = frozenset({"root"})
 EXPECTED = {
@@ -25,18 +25,18 @@ _STEPS = 60
 
 
 def play(stage: Stage) -> None:
-    """They die at once, and their pages go one after the other."""
+    """Remove all cgroups at once, then free their pages a few at a time."""
     stage.wait(40)
-    yard = stage.open(graveyard(PREFIX))
-    stage.moment(f"{NUMBER} cgroups die at once")
-    yard.dig(NUMBER, "task-%d")
-    stage.moment("their pages are freed, a few at a time")
-    pins = sorted(yard.pins.iterdir())
+    maker = stage.enter(zombie_maker(PREFIX))
+    stage.note(f"{NUMBER} cgroups are removed at once")
+    maker.make(NUMBER, "task-%d")
+    stage.note("their pages are freed, a few at a time")
+    pins = sorted(maker.pins.iterdir())
     began = time.monotonic()
     for step in range(_STEPS):
         for pin in pins[step::_STEPS]:
             pin.unlink()
         time.sleep(max(0.0, began + (step + 1) * DRAIN_S / _STEPS - time.monotonic()))
-    yard.lay_to_rest()
-    stage.moment("the last of them is gone")
+    maker.free()
+    stage.note("the last one is freed")
     stage.wait(25)

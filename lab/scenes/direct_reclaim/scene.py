@@ -1,4 +1,4 @@
-"""Allocations have to reclaim memory first, and a core goes into it."""
+"""Allocations must reclaim memory first, which saturates a core."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ BURST_S = 10
 
 
 def play(stage: Stage) -> None:
-    """Three bursts of reading through a page cache that is too small."""
+    """Three bursts of reads through a page cache that is too small."""
     big = stage.folder / "sparse"
     with big.open("wb") as file:
         file.truncate(8 << 30)
     stage.wait(40)
-    made = stage.cgroup("memory", "reader")
-    limit = "memory.limit_in_bytes" if stage.layout.version == 1 else "memory.max"
-    (made / limit).write_text(str(LIMIT_BYTES))
+    made = stage.limited_cgroup("reader", LIMIT_BYTES)
     for _ in range(3):
-        stage.moment("a reader reclaims page by page inside its limit")
-        reader = stage.hold("reader", big, BURST_S, core=stage.cores[-1], inside=[made])
+        stage.note("a reader reclaims page by page within its limit")
+        reader = stage.prioritized_actor(
+            "reader", big, BURST_S, core=stage.cores[-1], inside=[made]
+        )
         stage.finish(reader, BURST_S + 60)
         stage.wait(5)
     stage.wait(10)

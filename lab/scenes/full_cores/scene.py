@@ -1,4 +1,4 @@
-"""A batch job uses every core to the full, one worker each: busy, and nobody waits for long."""
+"""A batch job uses every core fully, one worker each: busy, but nothing waits for long."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from lab.scenes.idle.scene import EXPECTED as IDLE
 from lab.stage import Stage
 
 ID = "full_cores"
-TITLE = "every core full, and well"
+TITLE = "every core fully used, and healthy"
 SECONDS = 90
 NEEDS = frozenset({"root"})
 EXPECTED = {**IDLE, "absent": [*IDLE["absent"], "oom_kills", "cpu_pressure", "cpu_steal"]}
 
 
 def play(stage: Stage) -> None:
-    """A worker per core that never sleeps, free to move."""
+    """As many unpinned busy workers as cores."""
     stage.wait(40)
-    stage.moment("as many workers as cores")
+    stage.note("as many workers as cores")
     workers = [stage.actor("hog", 100) for _ in stage.cores]
     stage.wait(45)
-    for worker in workers:  # an emulated machine takes minutes to finish the recording beside them
+    for worker in workers:  # beside them an emulated machine takes minutes to finish the recording
         stage.end(worker)

@@ -1,4 +1,4 @@
-"""A service fills its limit, half of it with page cache: nobody is killed."""
+"""A service fills its memory limit, half of it with page cache: no OOM kill."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from lab.scenes.idle.scene import EXPECTED as IDLE
 from lab.stage import Stage
 
 ID = "full_limit"
-TITLE = "a cgroup at its limit, and well"
+TITLE = "a cgroup at its memory limit, and healthy"
 SECONDS = 90
 NEEDS = frozenset({"root"})
 EXPECTED = {
     **IDLE,
-    # It reclaims its own page cache, now and then: noted, and no problem of the node's.
+    # It reclaims its own page cache now and then: a note, but not a problem of the node.
     "absent": [
         *(each for each in IDLE["absent"] if each not in ("direct_reclaim", "memory_pressure")),
         "oom_kills",
@@ -25,12 +25,10 @@ LIMIT_MB = 64
 
 
 def play(stage: Stage) -> None:
-    """A worker with half of its limit, beside files that are written once."""
+    """A worker that uses half of its limit, and files that fill the rest."""
     stage.wait(40)
-    made = stage.cgroup("memory", "full")
-    limit = "memory.limit_in_bytes" if stage.layout.version == 1 else "memory.max"
-    (made / limit).write_text(str(LIMIT_MB << 20))
-    stage.moment("a worker uses half of its limit, and files fill the rest")
+    made = stage.limited_cgroup("full", LIMIT_MB << 20)
+    stage.note("a worker uses half of its limit, and files fill the rest")
     stage.actor("eater", LIMIT_MB // 2, inside=[made])
     written = stage.folder / "written"
     stage.spawn(

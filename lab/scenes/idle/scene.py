@@ -38,5 +38,5 @@ LIVE = None
 
 
 def play(stage: Stage) -> None:
-    """Just watch."""
+    """Wait."""
     stage.wait(70)

@@ -1,9 +1,9 @@
-"""Session scopes whose directories stay, without a process in them: many live, none dead."""
+"""Session scopes without processes whose directories stay: many live cgroups, no zombies."""
 
 from __future__ import annotations
 
-from lab.graveyard import own_cgroup
 from lab.stage import PREFIX, Stage
+from lab.zombie_maker import scratch_cgroup
 
 ID = "leaked_scopes"
 TITLE = "leaked scopes with live directories"
@@ -29,14 +29,14 @@ SCOPES = 600
 
 
 def prepare(stage: Stage) -> None:
-    """They have been left since long ago."""
-    _, top = stage.open(own_cgroup(PREFIX))
+    """Create the scopes before the recording."""
+    _, top = stage.enter(scratch_cgroup(PREFIX))
     for number in range(1, SCOPES + 1):
         (top / f"session-{number}.scope").mkdir()
-    stage.substitute("the scopes' directories are made by the lab: no logind forgot them")
+    stage.substitute("the lab created the scopes' directories, not logind")
 
 
 def play(stage: Stage) -> None:
-    """Nothing happens; they are just there."""
-    stage.moment(f"{SCOPES} scopes are there without a process")
+    """Wait."""
+    stage.note(f"{SCOPES} scopes exist without a process")
     stage.wait(70)

@@ -1,10 +1,10 @@
-"""The device falls silent and is reset; a job dies of it, and no zombie is to blame."""
+"""The NIC stops its keep-alive and is reset, and a job dies; no zombies are involved."""
 
 from __future__ import annotations
 
 from lab import ena
+from lab.network_job import NetworkJob
 from lab.stage import Stage
-from lab.talk import Talk
 
 ID = "nic_reset_only"
 TITLE = "a NIC reset without zombies: the device stopped its keep-alive"
@@ -28,8 +28,8 @@ EXPECTED = {
 
 
 def play(stage: Stage) -> None:
-    """Calm, the driver's words, the loss, the death, calm."""
-    talk = Talk(stage)
+    """Calm, the driver's log lines, packet loss, the job's death, calm."""
+    job = NetworkJob(stage)
     stage.wait(45)
-    talk.reset(ena.silent_device(stage.queue.nic), "job 17")
+    job.lose_link(ena.silent_device(stage.queue.nic), "job 17")
     stage.wait(20)

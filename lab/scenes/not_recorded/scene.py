@@ -1,10 +1,10 @@
-"""Zombies and a NIC reset, and a recorder that could see neither: the verdict must be unknown."""
+"""Zombies and a NIC reset that the recorder could not see: the verdict must be unknown."""
 
 from __future__ import annotations
 
 from lab import ena
-from lab.graveyard import graveyard
 from lab.stage import PREFIX, Stage
+from lab.zombie_maker import zombie_maker
 
 ID = "not_recorded"
 TITLE = "the evidence was not recorded"
@@ -25,21 +25,20 @@ EXPECTED = {
     "exit": 3,
 }
 
-#: No perf, no BPF, no tracefs: what a container is not given.
+#: No perf, no BPF, no tracefs, as in a container.
 RECORDER = ("--no-trace", "--no-probe", "--no-ring")
 STACKS = False
 ZOMBIES = 700
 
 
-def blindfold(stage: Stage) -> list[str]:
-    """What the recorder is started by: a container's view of the node.
+def container_view(stage: Stage) -> list[str]:
+    """Command prefix that gives the recorder a container's view of the node.
 
-    A cgroup namespace with its own cgroups for a root, the kernel's log, the journal's copy of it
-    and debugfs covered.
+    A cgroup namespace rooted in its own cgroup; the kernel log, the journal and debugfs are hidden.
     """
     own = stage.cgroup("memory", "container")
     top = stage.layout.mount_point
-    script = stage.folder / "blindfold.sh"
+    script = stage.folder / "container_view.sh"
     script.write_text(
         "set -e\n"
         f"mount --bind {own} {top}\n"
@@ -54,11 +53,11 @@ def blindfold(stage: Stage) -> list[str]:
 
 
 def play(stage: Stage) -> None:
-    """It all happens, behind the recorder's back."""
+    """Make the zombies and the reset, unseen by the recorder."""
     stage.wait(35)
-    yard = stage.open(graveyard(PREFIX))
-    stage.moment(f"{ZOMBIES} zombies are left")
-    yard.dig(ZOMBIES, "agent")
+    maker = stage.enter(zombie_maker(PREFIX))
+    stage.note(f"{ZOMBIES} zombies are made")
+    maker.make(ZOMBIES, "agent")
     for line in ena.silent_device(stage.queue.nic):
-        stage.kmsg(line)
+        stage.inject_kmsg(line)
     stage.wait(35)

@@ -1,4 +1,4 @@
-"""A service needs more memory than its limit: it is killed, restarted and killed again."""
+"""A service needs more memory than its limit: it is OOM-killed, restarted and killed again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from lab.stage import ACTORS, Stage
 
 ID = "oom_loop"
-TITLE = "OOM kills in a cgroup, over and over"
+TITLE = "repeated OOM kills in a cgroup"
 SECONDS = 110
 NEEDS = frozenset({"root"})
 EXPECTED = {
@@ -33,9 +33,9 @@ _UNIT = "lab-eater.service"
 
 
 def play(stage: Stage) -> None:
-    """A worker that wants twice what it may have."""
+    """A worker that needs twice its limit."""
     stage.wait(40)
-    stage.moment(f"a worker that needs {2 * LIMIT_MB} MB is given {LIMIT_MB}")
+    stage.note(f"a worker that needs {2 * LIMIT_MB} MB is limited to {LIMIT_MB}")
     if stage.systemd:
         command = f"{sys.executable} -I -S {ACTORS / 'eater.py'} {2 * LIMIT_MB}"
         stage.unit(
@@ -47,13 +47,11 @@ def play(stage: Stage) -> None:
         stage.wait(60)
         return
     stage.adapt(
-        "no service manager here restarts the worker: the lab does",
+        "no service manager here: the lab restarts the worker",
         chain=["oom_kills"],
         present=["oom_kills"],
     )
-    made = stage.cgroup("memory", "eater")
-    limit = "memory.limit_in_bytes" if stage.layout.version == 1 else "memory.max"
-    (made / limit).write_text(str(LIMIT_MB << 20))
+    made = stage.limited_cgroup("eater", LIMIT_MB << 20)
     for _ in range(6):
         killed = stage.actor("eater", 2 * LIMIT_MB, inside=[made], may_die=True)
         killed.wait(timeout=60)

@@ -28,15 +28,15 @@ LIVE = "oom_kills"
 
 
 def play(stage: Stage) -> None:
-    """One process takes all that is free, and more."""
-    if not stage.own_machine:
-        raise CannotPlay("it would take other people's memory: only in a virtual machine")
+    """One process allocates more than the node's memory."""
+    if not stage.in_lab_vm:
+        raise CannotPlay("it uses up the machine's memory: only in the lab's virtual machine")
     stage.wait(40)
-    stage.moment("a process takes more memory than the node has")
+    stage.note("a process allocates more memory than the node has")
     eater = stage.actor("eater", _total_mb(), may_die=True)
-    # The kernel kills by size; this one is the biggest, and says so.
+    # The biggest process is killed first; make sure that it is this one.
     Path(f"/proc/{eater.pid}/oom_score_adj").write_text("1000")
-    stage.until("the OOM killer ends it", lambda: eater.poll() is not None, 240)
+    stage.until("the OOM killer kills it", lambda: eater.poll() is not None, 240)
     stage.wait(20)
 
 

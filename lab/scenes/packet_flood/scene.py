@@ -1,9 +1,9 @@
-"""Small packets come faster than their core can take them in: softirq, not a walk."""
+"""Small packets arrive faster than their core can process them: softirq, not a cgroup walk."""
 
 from __future__ import annotations
 
 from lab.stage import CannotPlay, Stage
-from lab.wire import wire
+from lab.veth import veth_pair
 
 ID = "packet_flood"
 TITLE = "a packet flood with ksoftirqd"
@@ -26,22 +26,24 @@ EXPECTED = {
 }
 
 PORT = 9009
-#: Each takes a copy of every packet: the receiving core's work, not the sender's.
+#: Each gets a copy of every packet, which is work for the receiving core, not the sender.
 SOCKETS = 24
 FLOOD_S = 25
 
 
 def play(stage: Stage) -> None:
-    """From the namespace beyond the wire to sockets here that nobody reads."""
+    """Flood from the namespace to sockets here that nobody reads."""
     if len(stage.cores) < 2:
-        raise CannotPlay("one core cannot both send and be flooded")
-    made = stage.open(wire())
+        raise CannotPlay("it needs two cores: one to send and one to receive")
+    made = stage.enter(veth_pair())
     core, other = stage.cores[-1], stage.cores[0]
-    made.serve_on(core)
+    made.receive_on(core)
     stage.actor("sink", PORT, SOCKETS)
     stage.wait(40)
-    stage.moment(f"packets flood core {core}")
-    flood = stage.hold("flood", made.everybody, PORT, FLOOD_S, namespace=made.namespace, core=other)
+    stage.note(f"packets flood core {core}")
+    flood = stage.prioritized_actor(
+        "flood", made.broadcast, PORT, FLOOD_S, namespace=made.namespace, core=other
+    )
     stage.finish(flood, FLOOD_S + 60)
-    stage.moment("the flood is over")
+    stage.note("the flood is over")
     stage.wait(20)

@@ -1,4 +1,4 @@
-"""A program touches fresh pages as fast as it gets them: a core in the kernel, by page faults."""
+"""A program touches new pages as fast as it can: page faults keep a core in the kernel."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def play(stage: Stage) -> None:
     """Calm, the storm, calm."""
     stage.wait(40)
     core = stage.cores[-1]
-    stage.moment(f"a storm of page faults on core {core}")
-    storm = stage.hold("faulter", STORM_S, core=core)
+    stage.note(f"a storm of page faults on core {core}")
+    storm = stage.prioritized_actor("faulter", STORM_S, core=core)
     stage.finish(storm, STORM_S + 60)
-    stage.moment("the storm is over")
+    stage.note("the storm is over")
     stage.wait(20)

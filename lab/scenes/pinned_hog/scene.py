@@ -1,4 +1,4 @@
-"""A program computes on one core without a pause, and that is its job."""
+"""A program legitimately computes on one core without a pause."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def play(stage: Stage) -> None:
     """40 s of calm, 30 s of the hog, calm again."""
     stage.wait(40)
     core = stage.cores[-1]
-    stage.moment(f"a hog in user mode takes core {core}")
+    stage.note(f"a hog in user mode takes core {core}")
     hog = stage.actor("hog", 100, core=core)
     stage.wait(30)
     stage.end(hog)
-    stage.moment("the hog is gone")
+    stage.note("the hog is gone")
     stage.wait(12)

@@ -1,4 +1,4 @@
-"""A realtime task works for a third of the time and sleeps for the rest, as one should."""
+"""A well-behaved realtime task: it runs a third of the time and sleeps for the rest."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LIVE = None
 
 
 def play(stage: Stage) -> None:
-    """A third of a core, at realtime priority, to the end."""
+    """A third of a core at realtime priority, until the end."""
     stage.wait(40)
     core = stage.cores[-1]
-    stage.moment(f"a realtime task uses a third of core {core}")
+    stage.note(f"a realtime task uses a third of core {core}")
     hog = [sys.executable, "-I", "-S", str(ACTORS / "hog.py"), "33"]
     stage.spawn("chrt", "-f", "50", *hog, core=core)
     stage.wait(45)

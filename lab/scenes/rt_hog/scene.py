@@ -30,23 +30,23 @@ EXPECTED = {
 }
 LIVE = "realtime_hog"
 _UNIT = "lab-audio.service"
-_BRAKE = Path("/proc/sys/kernel/sched_rt_runtime_us")
+_RT_RUNTIME = Path("/proc/sys/kernel/sched_rt_runtime_us")
 
 
 def play(stage: Stage) -> None:
-    """40 s of calm; then the task holds the core to the end. RCU complains after 21 s of it.
+    """40 s of calm; then the task holds the core until the end. After 21 s RCU reports a stall.
 
-    On a machine that is not its own the brake stays on: the task gets 95 % of the core, and RCU is
-    content.
+    Outside the lab's VM RT throttling stays on: the task gets 95 % of the core, and RCU does not
+    stall.
     """
     stage.wait(40)
     core = stage.cores[-1]
-    if stage.own_machine:
-        before = _BRAKE.read_text()
-        _BRAKE.write_text("-1")
-        stage.later(_BRAKE.write_text, before)
+    if stage.in_lab_vm:
+        before = _RT_RUNTIME.read_text()
+        _RT_RUNTIME.write_text("-1")
+        stage.at_end(_RT_RUNTIME.write_text, before)
     hog = f"{sys.executable} -I -S {ACTORS / 'hog.py'} 100"
-    stage.moment(f"a realtime task takes core {core}")
+    stage.note(f"a realtime task takes core {core}")
     if stage.systemd:
         stage.unit(
             _UNIT,

@@ -1,14 +1,14 @@
-"""The same agent as in slow_leak, whose cgroups the kernel can let go."""
+"""The same agent as in slow_leak, but the kernel can free its cgroups."""
 
 from __future__ import annotations
 
-from lab.graveyard import graveyard
 from lab.scenes.idle.scene import EXPECTED as IDLE
 from lab.scenes.slow_leak.scene import PAUSE_S
 from lab.stage import PREFIX, Stage
+from lab.zombie_maker import zombie_maker
 
 ID = "slow_churn"
-TITLE = "an agent that restarts every ten seconds and leaves nothing"
+TITLE = "an agent that restarts every ten seconds and leaves no zombies"
 SECONDS = 170
 NEEDS = frozenset({"root"})
 EXPECTED = {**IDLE, "absent": [*IDLE["absent"], "cgroup_churn"]}
@@ -16,11 +16,11 @@ _ROUNDS = 13
 
 
 def play(stage: Stage) -> None:
-    """Each run's file is deleted a second after it, and with it the last page of its cgroup."""
+    """Each run's file, the last page of its cgroup, is deleted within a second."""
     stage.wait(40)
-    yard = stage.open(graveyard(PREFIX))
-    stage.moment(f"an agent under {yard.path} begins to restart every {PAUSE_S:g} s")
-    stage.adopt(yard.start_digging(100_000, "agent", pause_s=PAUSE_S))
+    maker = stage.enter(zombie_maker(PREFIX))
+    stage.note(f"an agent under {maker.path} starts to restart every {PAUSE_S:g} s")
+    stage.end_later(maker.start(100_000, "agent", pause_s=PAUSE_S))
     for _ in range(int(_ROUNDS * PAUSE_S)):
         stage.wait(1)
-        yard.lay_to_rest()
+        maker.free()

@@ -1,12 +1,12 @@
-"""One memory cgroup in ten seconds is left behind: nobody would notice for hours."""
+"""One zombie every ten seconds: nobody would notice for hours."""
 
 from __future__ import annotations
 
-from lab.graveyard import graveyard
 from lab.stage import PREFIX, Stage
+from lab.zombie_maker import zombie_maker
 
 ID = "slow_leak"
-TITLE = "a slow leak, one dead cgroup in ten seconds"
+TITLE = "a slow leak, one zombie every ten seconds"
 SECONDS = 175
 NEEDS = frozenset({"root"})
 EXPECTED = {
@@ -31,19 +31,12 @@ _PLAYED_S = 135
 
 
 def play(stage: Stage) -> None:
-    """An agent restarts every ten seconds and leaves one dead cgroup each time."""
+    """An agent restarts every ten seconds and leaves one zombie each time."""
     stage.wait(40)
-    before = stage.dying() or 0
-    yard = stage.open(graveyard(PREFIX))
-    stage.moment(f"an agent under {yard.path} begins to restart every {PAUSE_S:g} s")
-    stage.adopt(yard.start_digging(100_000, "agent", pause_s=PAUSE_S))
+    before = stage.dying_cgroups() or 0
+    maker = stage.enter(zombie_maker(PREFIX))
+    stage.note(f"an agent under {maker.path} starts to restart every {PAUSE_S:g} s")
+    stage.end_later(maker.start(100_000, "agent", pause_s=PAUSE_S))
     stage.wait(_PLAYED_S)
-    if (stage.dying() or 0) - before < _PLAYED_S / PAUSE_S / 3:
-        stage.adapt(
-            "this kernel keeps no zombies: a cgroup that comes and goes is all there is",
-            root=None,
-            chain=[],
-            present=[],
-            absent=["zombie_memcgs", "cgroup_churn", *EXPECTED["absent"]],  # type: ignore[misc]
-            exit=0,
-        )
+    if (stage.dying_cgroups() or 0) - before < _PLAYED_S / PAUSE_S / 3:
+        stage.expect_no_zombies("this kernel keeps no zombies: only slow cgroup churn remains")

@@ -1,4 +1,4 @@
-"""The same network card with the same traffic, and a peer that reads."""
+"""The NIC and traffic of stuck_nic, with a peer that keeps reading."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from lab.scenes.stuck_nic.scene import bring_up
 from lab.stage import Stage
 
 ID = "sound_nic"
-TITLE = "a network card that sends"
+TITLE = "a NIC that sends"
 SECONDS = 90
 NEEDS = frozenset({"root", "cable"})
 EXPECTED = {**IDLE, "absent": [*IDLE["absent"], "realtime_hog", "oom_kills"]}
 
 
 def play(stage: Stage) -> None:
-    """Traffic from beginning to end."""
+    """Send all the time."""
     bring_up(stage)
-    stage.moment("traffic on the second card")
+    stage.note("traffic on the second NIC")
     stage.wait(85)

@@ -1,18 +1,18 @@
-"""The incident's own chain, with not one injected line: a walk over zombies starves a real card."""
+"""The incident's chain without injected lines: a walk over zombies starves a real NIC."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from lab.scenes.stuck_nic.scene import NIC, PEER, PORT, bring_up, tell_peer
-from lab.scenes.whole_chain.scene import let_starve
-from lab.scenes.whole_chain.scene import prepare as leave_zombies
+from lab.scenes.whole_chain.scene import disable_rt_throttling
+from lab.scenes.whole_chain.scene import prepare as make_zombies
 from lab.stage import CannotPlay, Stage
+from lab.veth import veth_pair
 from lab.vm.cable import PACE
-from lab.wire import wire
 
 ID = "starved_nic"
-TITLE = "crash loop → zombies → burnt core → starved NAPI → a transmit queue that times out"
+TITLE = "crash loop → zombies → saturated core → starved NAPI → transmit queue timeout"
 SECONDS = 150
 NEEDS = frozenset({"root", "systemd", "cable"})
 KERNEL = "preempt=none"
@@ -20,7 +20,7 @@ _CHAIN = ["crash_looping_unit", "zombie_memcgs", "saturated_core", "starved_napi
 EXPECTED = {
     "root": "crash_looping_unit",
     "chain": _CHAIN,
-    # The walker runs in real time: see README.
+    # The walker runs at real-time priority: see README.
     "present": [*_CHAIN, "cgroup_churn", "realtime_hog"],
     "absent": [
         "memory_pressure",
@@ -33,47 +33,47 @@ EXPECTED = {
     ],
     "exit": 1,
 }
-#: The kernel's transmit watchdog waits five seconds, and looks only every five.
+#: The kernel's transmit watchdog fires after five seconds and checks every five.
 WALKS_S = (3.0, 20.0)
-#: Packets a second that the link takes, and that are sent: the ring fills, and the queue stops
+#: Packets per second that the link takes and that are sent: the ring fills, and the queue stops
 #: until the poll has emptied it.
 _LINK, _SENT = 1_000, 5_000
 
 
 def prepare(stage: Stage) -> None:
-    """The loop has been going on for a while when the recording begins."""
-    leave_zombies(stage)
+    """Start the crash loop before the recording."""
+    make_zombies(stage)
     if "no zombies" in stage.props:
         raise CannotPlay("this kernel keeps no zombies: there is nothing to walk")
 
 
 def play(stage: Stage) -> None:
-    """Two walks over the dead on the core that serves the card; the second lasts too long."""
+    """Two walks over the zombies on the core that serves the NIC; the second lasts too long."""
     core = max(stage.cores)
     bring_up(stage)
     for irq in interrupts(NIC):
         Path(f"/proc/irq/{irq}/smp_affinity_list").write_text(str(core))
     tell_peer(PACE, _LINK)
-    let_starve(stage)
-    busy = stage.open(wire())
-    busy.serve_on(core)
+    disable_rt_throttling(stage)
+    busy = stage.enter(veth_pair())
+    busy.receive_on(core)
     stage.wait(45)
     for seconds in WALKS_S:
-        stage.moment(f"a walk over the dead holds core {core}, which serves {NIC}, {seconds:g} s")
+        stage.note(f"a zombie walk holds core {core}, which serves {NIC}, for {seconds:g} s")
         where = stage.props["parent"]
-        walker = stage.hold("walker", where, seconds, "fifo", core=core, may_die=True)
-        # Packets for that core, so that its softirqs are left to ksoftirqd.
+        walker = stage.prioritized_actor("walker", where, seconds, "fifo", core=core, may_die=True)
+        # Packets for that core, so that its softirqs are deferred to ksoftirqd.
         other = min(stage.cores)
-        stage.actor("flood", busy.here, 9, 0.5, namespace=busy.namespace, core=other)
+        stage.actor("flood", busy.address, 9, 0.5, namespace=busy.namespace, core=other)
         sender = stage.actor("sender", PEER, PORT, _SENT, core=other)
         stage.finish(walker, seconds + 90)
         stage.end(sender)
-        stage.moment("the walk is over")
+        stage.note("the walk is over")
         stage.wait(14)
 
 
 def interrupts(nic: str) -> list[str]:
-    """The numbers of a virtio card's interrupts."""
+    """IRQ numbers of a virtio NIC."""
     device = Path(f"/sys/class/net/{nic}/device").resolve().name
     lines = Path("/proc/interrupts").read_text().splitlines()
     return [line.split(":")[0].strip() for line in lines if f"{device}-" in line]

@@ -1,4 +1,4 @@
-"""A network card stops sending, and the kernel's own transmit watchdog says so."""
+"""A NIC stops sending, and the kernel's transmit watchdog reports it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.stage import Stage
 from lab.vm.cable import ETHERTYPE, STOP, order_frame
 
 ID = "stuck_nic"
-TITLE = "a network card that stops sending"
+TITLE = "a NIC that stops sending"
 SECONDS = 120
 NEEDS = frozenset({"root", "cable"})
 EXPECTED = {
@@ -34,27 +34,27 @@ _STUCK_S = 40
 
 
 def bring_up(stage: Stage) -> None:
-    """The second card, and somebody who sends on it."""
+    """Configure the second NIC and start a sender on it."""
     stage.run("ip", "link", "set", NIC, "up")
     stage.run("ip", "address", "add", f"{ADDRESS}/24", "dev", NIC)
-    stage.later(stage.run, "ip", "link", "set", NIC, "down")
+    stage.at_end(stage.run, "ip", "link", "set", NIC, "down")
     stage.run("ip", "neighbour", "replace", PEER, "lladdr", "02:00:00:00:00:02", "dev", NIC)
     stage.actor("sender", PEER, PORT, 400)
 
 
 def tell_peer(order: bytes, number: int) -> None:
-    """See `lab.vm.cable`."""
+    """Send an order frame to the peer (`lab.vm.cable`)."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE)) as raw:
         raw.bind((NIC, 0))
         raw.send(order_frame(order, number))
 
 
 def play(stage: Stage) -> None:
-    """40 s of traffic; then the other end of the cable stops reading for 40 s, and goes on."""
+    """40 s of traffic; then the peer stops reading for 40 s and resumes."""
     bring_up(stage)
     stage.wait(40)
-    stage.moment(f"the peer of {NIC} stops reading for {_STUCK_S} s")
+    stage.note(f"the peer of {NIC} stops reading for {_STUCK_S} s")
     tell_peer(STOP, _STUCK_S)
     stage.wait(_STUCK_S + 5)
-    stage.moment("the peer reads again")
+    stage.note("the peer reads again")
     stage.wait(10)

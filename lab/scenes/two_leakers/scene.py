@@ -1,15 +1,15 @@
-"""Two agents leave dead memory cgroups at once, one twice as many as the other."""
+"""Two agents leave zombies at the same time, one twice as many as the other."""
 
 from __future__ import annotations
 
-from lab.graveyard import graveyard
 from lab.stage import PREFIX, Stage
+from lab.zombie_maker import zombie_maker
 
 ID = "two_leakers"
-TITLE = "two that leak at once"
+TITLE = "two agents that leak at the same time"
 SECONDS = 100
 NEEDS = frozenset({"root"})
-#: The one that leaves twice as many comes first.
+#: The one that leaks twice as fast comes first.
 NAMES = ("backup", "scraper")
 EXPECTED = {
     "root": "cgroup_churn",
@@ -33,22 +33,13 @@ PAUSES_S = (0.5, 1.0)
 
 
 def play(stage: Stage) -> None:
-    """Both begin at the same time."""
+    """Start both at the same time."""
     stage.wait(40)
-    before = stage.dying() or 0
+    before = stage.dying_cgroups() or 0
     for name, pause_s in zip(NAMES, PAUSES_S, strict=True):
-        yard = stage.open(graveyard(f"{PREFIX}-{name}"))
-        stage.moment(f"an agent under {yard.path} begins to restart every {pause_s:g} s")
-        stage.adopt(yard.start_digging(100_000, "agent", pause_s=pause_s))
+        maker = stage.enter(zombie_maker(f"{PREFIX}-{name}"))
+        stage.note(f"an agent under {maker.path} starts to restart every {pause_s:g} s")
+        stage.end_later(maker.start(100_000, "agent", pause_s=pause_s))
     stage.wait(60)
-    if (stage.dying() or 0) - before < 60 / PAUSES_S[0] / 3:
-        stage.live_root = None
-        stage.adapt(
-            "this kernel keeps no zombies: cgroups that come and go are all there is",
-            root=None,
-            chain=[],
-            present=[],
-            absent=["zombie_memcgs", "cgroup_churn", *EXPECTED["absent"]],
-            named=[],
-            exit=0,
-        )
+    if (stage.dying_cgroups() or 0) - before < 60 / PAUSES_S[0] / 3:
+        stage.expect_no_zombies("this kernel keeps no zombies: only cgroup churn remains")

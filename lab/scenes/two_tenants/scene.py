@@ -1,29 +1,29 @@
-"""The same two agents as in two_leakers, whose cgroups the kernel can let go."""
+"""The two agents of two_leakers, but the kernel can free their cgroups."""
 
 from __future__ import annotations
 
-from lab.graveyard import graveyard
 from lab.scenes.idle.scene import EXPECTED as IDLE
 from lab.scenes.two_leakers.scene import NAMES, PAUSES_S
 from lab.stage import PREFIX, Stage
+from lab.zombie_maker import zombie_maker
 
 ID = "two_tenants"
-TITLE = "two that restart often and leave nothing"
+TITLE = "two agents that restart often and leave no zombies"
 SECONDS = 100
 NEEDS = frozenset({"root"})
 EXPECTED = {**IDLE, "absent": [*IDLE["absent"], "cgroup_churn"]}
 
 
 def play(stage: Stage) -> None:
-    """Every run's file is deleted within half a second."""
+    """Delete each run's file within half a second."""
     stage.wait(40)
-    yards = []
+    makers = []
     for name, pause_s in zip(NAMES, PAUSES_S, strict=True):
-        yard = stage.open(graveyard(f"{PREFIX}-{name}"))
-        stage.moment(f"an agent under {yard.path} begins to restart every {pause_s:g} s")
-        stage.adopt(yard.start_digging(100_000, "agent", pause_s=pause_s))
-        yards.append(yard)
+        maker = stage.enter(zombie_maker(f"{PREFIX}-{name}"))
+        stage.note(f"an agent under {maker.path} starts to restart every {pause_s:g} s")
+        stage.end_later(maker.start(100_000, "agent", pause_s=pause_s))
+        makers.append(maker)
     for _ in range(120):
         stage.wait(0.5)
-        for yard in yards:
-            yard.lay_to_rest()
+        for maker in makers:
+            maker.free()

@@ -1,4 +1,4 @@
-"""The whole chain: crash loop, zombies, a walk that burns a core, NAPI, reset, a dead job."""
+"""The whole chain: crash loop, zombies, a walk that saturates a core, NAPI, reset, a dead job."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from lab import ena
 from lab.agent import FEW_TASKS, TASKS, Agent
-from lab.graveyard import graveyard
+from lab.network_job import NetworkJob
 from lab.stage import PREFIX, Stage
-from lab.talk import Talk
+from lab.zombie_maker import zombie_maker
 
 ID = "whole_chain"
-TITLE = "crash loop → zombies → burnt core → starved NAPI → NIC reset → dead job"
+TITLE = "crash loop → zombies → saturated core → starved NAPI → NIC reset → dead job"
 SECONDS = 125
 NEEDS = frozenset({"root"})
 _CHAIN = [
@@ -25,7 +25,7 @@ _CHAIN = [
     "tcp_loss",
     "job_deaths",
 ]
-#: Not direct reclaim: the substitute walker is some, and may be called so, but not the root.
+#: Not direct_reclaim: the substitute walker is reclaim and may be reported so, but not as the root.
 _OTHERS = [
     "memory_pressure",
     "page_fault_storm",
@@ -38,7 +38,7 @@ _OTHERS = [
 EXPECTED = {
     "root": "crash_looping_unit",
     "chain": _CHAIN,
-    # The agent's tasks come and go in cgroups of their own, with every restart.
+    # Every restart creates and removes the cgroups of the agent's tasks.
     "present": [*_CHAIN, "cgroup_churn"],
     "absent": _OTHERS,
     "exit": 1,
@@ -47,88 +47,93 @@ LIVE = "crash_looping_unit"
 
 UNIT = "lab-agent.service"
 ZOMBIES = 750
-#: The more dead there are the longer a walk takes, until the driver has had enough.
+#: With more zombies a walk takes longer, until the driver resets the NIC.
 WALKS_S = (3.0, 4.0, 9.0)
 RESET_AFTER_S = 6.6
 _RT_RUNTIME = Path("/proc/sys/kernel/sched_rt_runtime_us")
 
 
 def prepare(stage: Stage) -> None:
-    """The loop has been going on for a while when the recording begins."""
-    before = stage.dying() or 0
+    """Start the crash loop before the recording."""
+    before = stage.dying_cgroups() or 0
     if stage.systemd:
         agent = Agent(stage, UNIT)
         agent.install("Restart=always\nRestartSec=100ms\n")
         stage.run("systemctl", "start", "--no-block", UNIT)
-        stage.until("restarts", lambda: agent.restarts() * (TASKS + 1) >= ZOMBIES, within_s=400)
-        agent.work(FEW_TASKS)
+        stage.until(
+            "enough restarts", lambda: agent.restarts() * (TASKS + 1) >= ZOMBIES, within_s=400
+        )
+        agent.set_tasks(FEW_TASKS)
         stage.props["parent"] = agent.parent
     else:
-        yard = stage.open(graveyard(PREFIX))
-        yard.dig(max(ZOMBIES, 5 * stage.live() // 2), UNIT)
-        stage.adopt(yard.start_digging(100_000, UNIT, pause_s=0.12))
-        stage.props["parent"] = yard.parent
+        maker = stage.enter(zombie_maker(PREFIX))
+        maker.make(max(ZOMBIES, 5 * stage.live_cgroups() // 2), UNIT)
+        stage.end_later(maker.start(100_000, UNIT, pause_s=0.12))
+        stage.props["parent"] = maker.parent
         _without_systemd(stage)
-    left = (stage.dying() or 0) - before
-    stage.moment(f"{left} zombies were left before the recording begins")
+    left = (stage.dying_cgroups() or 0) - before
+    stage.note(f"{left} zombies made before the recording starts")
     if left < ZOMBIES / 3:
         _without_zombies(stage)
 
 
 def play(stage: Stage) -> None:
-    """Three walks over the dead; the third lasts longer than the driver's patience."""
+    """Three walks over the zombies; the third outlasts the driver's timeout."""
     core = stage.queue.cpus[0]
-    talk = Talk(stage, core)
-    let_starve(stage)
+    job = NetworkJob(stage, core)
+    disable_rt_throttling(stage)
     stage.wait(45)
     if "no zombies" in stage.props:
-        talk.reset(ena.silent_device(stage.queue.nic), "job 17")
+        job.lose_link(ena.silent_device(stage.queue.nic), "job 17")
         stage.wait(20)
         return
     for seconds in WALKS_S[:-1]:
-        walker = _start_walk(stage, talk, seconds)
+        walker = _start_walk(stage, job, seconds)
         stage.finish(walker, seconds + 60)
-        stage.moment("the walk is over")
+        stage.note("the walk is over")
         stage.wait(14)
     began = time.monotonic()
-    walker = _start_walk(stage, talk, WALKS_S[-1])
+    walker = _start_walk(stage, job, WALKS_S[-1])
     time.sleep(RESET_AFTER_S)
     waited_s = time.monotonic() - began
-    talk.reset(ena.starved(stage.queue.nic, stage.queue.queue or 0, waited_s), "job 17")
+    job.lose_link(ena.starved(stage.queue.nic, stage.queue.queue or 0, waited_s), "job 17")
     stage.finish(walker, 60)
     stage.wait(20)
 
 
-def _start_walk(stage: Stage, talk: Talk, seconds: float) -> subprocess.Popen[bytes]:
+def _start_walk(stage: Stage, job: NetworkJob, seconds: float) -> subprocess.Popen[bytes]:
     core = stage.queue.cpus[0]
-    stage.moment(f"a walk over the dead holds core {core} for {seconds:g} s")
-    how = ("fifo",) if stage.own_machine else ()
-    walker = stage.hold("walker", stage.props["parent"], seconds, *how, core=core, may_die=True)
-    if stage.own_machine:
-        wire = talk.wire
-        stage.actor("flood", wire.here, 9, 0.5, namespace=wire.namespace, core=stage.other_core)
+    stage.note(f"a zombie walk holds core {core} for {seconds:g} s")
+    how = ("fifo",) if stage.in_lab_vm else ()
+    walker = stage.prioritized_actor(
+        "walker", stage.props["parent"], seconds, *how, core=core, may_die=True
+    )
+    if stage.in_lab_vm:
+        link = job.link
+        stage.actor("flood", link.address, 9, 0.5, namespace=link.namespace, core=stage.other_core)
     return walker
 
 
-def let_starve(stage: Stage) -> None:
-    """Before 6.5 a softirq that was left to ksoftirqd waits for it; where the machine is ours, the
-    walker outranks it, as a walk without a reschedule point did in the incident."""
-    if stage.own_machine:
+def disable_rt_throttling(stage: Stage) -> None:
+    """Turn RT throttling off in the lab's VM. Before 6.5 a softirq deferred to ksoftirqd waits for
+    it; the walker at real-time priority blocks it, as a walk without reschedule points did in the
+    incident."""
+    if stage.in_lab_vm:
         before = _RT_RUNTIME.read_text()
-        stage.later(_RT_RUNTIME.write_text, before)
+        stage.at_end(_RT_RUNTIME.write_text, before)
         _RT_RUNTIME.write_text("-1")
         stage.substitute(
-            "the walker runs at a real-time priority, so that ksoftirqd waits behind it as it did"
-            " behind a walk without a reschedule point; since 6.5 softirqs do not wait for it"
+            "the walker runs at real-time priority, so that ksoftirqd waits behind it as it did"
+            " behind a walk without reschedule points; since 6.5 softirqs do not wait for it"
         )
 
 
 def _without_systemd(stage: Stage) -> None:
     chain = ["cgroup_churn", *_CHAIN[1:]]
     stage.live_root = "cgroup_churn"
-    stage.substitute("no systemd here: a loop of the lab restarts the agent, every 0.12 s")
+    stage.substitute("no systemd here: the lab restarts the agent every 0.12 s")
     stage.adapt(
-        "without systemd the loop shows as cgroups that come and go",
+        "without systemd the crash loop shows as cgroup churn",
         root="cgroup_churn",
         chain=chain,
         present=chain,
@@ -136,11 +141,11 @@ def _without_systemd(stage: Stage) -> None:
 
 
 def _without_zombies(stage: Stage) -> None:
-    """From 7.1 on dead cgroups hand their pages to their parent and go: nothing to walk."""
+    """Since 7.1 dying cgroups pass their pages to their parent and are freed: nothing to walk."""
     stage.props["no zombies"] = True
     chain = ["nic_resets", "tcp_loss", "job_deaths"]
     stage.adapt(
-        "this kernel keeps no zombies: neither walk nor held core, only the reset and its loss",
+        "this kernel keeps no zombies: no walk, no saturated core, only the reset and its loss",
         root="nic_resets",
         chain=chain,
         present=[*chain, "crash_looping_unit"] if stage.systemd else chain,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import graveyard as lab
-from lab.graveyard import CannotDig, Graveyard
+from lab import zombie_maker as lab
+from lab.zombie_maker import CannotMakeZombies, ZombieMaker
 from sexton.cure.writer import DONE, REFUSED, DryWriter, WriteLimits, WriteResult
 from sexton.host.host import Host, open_host
 
@@ -21,16 +21,16 @@ PREFIX = "test-sexton"
 
 
 @contextlib.contextmanager
-def zombies(number: int, pin: str) -> Iterator[Graveyard]:
+def zombies(number: int, pin: str) -> Iterator[ZombieMaker]:
     """So many under a parent of their own."""
     with contextlib.ExitStack() as stack:
         try:
-            yard = stack.enter_context(lab.graveyard(PREFIX, pin))
-        except CannotDig as reason:
+            maker = stack.enter_context(lab.zombie_maker(PREFIX, pin))
+        except CannotMakeZombies as reason:
             pytest.skip(str(reason))
-        yard.dig(number)
+        maker.make(number)
         os.sync()  # a dirty page cannot be reclaimed
-        yield yard
+        yield maker
 
 
 @dataclass

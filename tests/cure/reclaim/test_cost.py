@@ -11,12 +11,12 @@ from sexton.cure.reclaim.free import _fell, _worth
 from sexton.errors import SourceSkipped
 from sexton.host.host import open_host
 from sexton.sources.cgroupfs.estimate import Estimate
-from tests.support.zombies import own_cgroup
+from tests.support.zombies import scratch_cgroup
 
 
 @pytest.mark.root
 def test_a_cheap_walk_is_measured_at_the_parent():
-    with own_cgroup() as (_, parent):
+    with scratch_cgroup() as (_, parent):
         (parent / "child").mkdir()
         found = time_stat_reads(open_host(), parent_at(open_host(), f"/{parent.name}"))
     assert [item.file for item in found] == ["memory.stat", "memory.numa_stat"]
@@ -36,7 +36,7 @@ def test_a_dear_walk_is_not_caused(monkeypatch: pytest.MonkeyPatch):
         raise SourceSkipped("child", "for the test")
 
     monkeypatch.setattr(cost, "run", run)
-    with own_cgroup() as (_, parent):
+    with scratch_cgroup() as (_, parent):
         found = time_stat_reads(open_host(), parent_at(open_host(), f"/{parent.name}"))
         assert read == [f"{parent}/memory.stat"]
     (numa,) = [stat_read for stat_read in found if stat_read.file == "memory.numa_stat"]
@@ -51,7 +51,7 @@ def test_what_could_not_be_estimated_is_not_read(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(cost, "estimates", fail)
     monkeypatch.setattr(cost, "run", lambda *_, **__: pytest.fail("it was read"))
-    with own_cgroup() as (_, parent):
+    with scratch_cgroup() as (_, parent):
         found = time_stat_reads(open_host(), parent_at(open_host(), f"/{parent.name}"))
     assert all(read.seconds is None and "every leaf" in read.note for read in found)
 

@@ -20,7 +20,7 @@ from sexton.errors import CommandError
 from sexton.host.host import open_host
 from sexton.sources.cores import nic_cores
 from tests.cure.reclaim.made import zombies
-from tests.support.zombies import own_cgroup
+from tests.support.zombies import scratch_cgroup
 
 #: On v1 the dead are counted on the whole node: nobody else may make or free any meanwhile.
 pytestmark = [pytest.mark.root, pytest.mark.alone]
@@ -53,7 +53,7 @@ class Watched(LiveWriter):
 def many_alive() -> Iterator[None]:
     """The price of reading one cgroup's statistics shows in a subtree of many: with the few of a
     bare machine the clock's jitter may be all of it, and the parts stay unread for safety."""
-    with own_cgroup() as (_, parent):
+    with scratch_cgroup() as (_, parent):
         for number in range(80):
             (parent / f"alive-{number}").mkdir()
         yield
@@ -62,13 +62,13 @@ def many_alive() -> Iterator[None]:
 def test_page_cache_zombies_are_freed_and_the_neighbour_keeps_most_of_its_cache():
     with (
         many_alive(),
-        zombies(NUMBER, "page cache") as yard,
-        neighbour(yard.parent, CACHE, ANON) as home,
+        zombies(NUMBER, "page cache") as maker,
+        neighbour(maker.parent, CACHE, ANON) as home,
     ):
         before = memory_of(home)
         assert before[0] >= CACHE * 0.9
         lines: list[str] = []
-        freed = free(open_host(), yard.path, Limits(seconds=30), context(), lines.append)
+        freed = free(open_host(), maker.path, Limits(seconds=30), context(), lines.append)
         after = memory_of(home)
         assert freed.freed is not None
         assert freed.freed >= NUMBER * 0.9 - SLACK, freed.sentence
@@ -76,7 +76,7 @@ def test_page_cache_zombies_are_freed_and_the_neighbour_keeps_most_of_its_cache(
         assert freed.before.dying.bytes >= NUMBER * 4096
         assert freed.after.dying.bytes < NUMBER * 4096 / 5, freed.sentence
         (sibling,) = freed.before.siblings
-        assert sibling.path == f"{yard.path}/neighbour"
+        assert sibling.path == f"{maker.path}/neighbour"
         assert (sibling.file_bytes, sibling.anon_bytes) == pytest.approx(before, rel=0.1)
         (sibling,) = freed.after.siblings
         assert (sibling.file_bytes, sibling.anon_bytes) == pytest.approx(after, rel=0.1)
@@ -99,9 +99,9 @@ def test_page_cache_zombies_are_freed_and_the_neighbour_keeps_most_of_its_cache(
 
 
 def test_what_tmpfs_holds_cannot_be_freed_and_it_stops_after_one_round():
-    with zombies(NUMBER, "tmpfs") as yard:
+    with zombies(NUMBER, "tmpfs") as maker:
         writer = Watched()
-        freed = free(open_host(), yard.path, Limits(seconds=30), writer)
+        freed = free(open_host(), maker.path, Limits(seconds=30), writer)
         assert freed.after.dying.bytes >= NUMBER * 4096
         assert freed.freed is not None
         assert freed.freed < SLACK
@@ -110,13 +110,13 @@ def test_what_tmpfs_holds_cannot_be_freed_and_it_stops_after_one_round():
         assert ", 0 left" not in freed.sentence
         # Nothing else was written than the one order, and only to the owning parent.
         file = reclaim_file(open_host(), freed.before.parent)
-        assert {path for path, _, _ in writer.given} == {f"{yard.parent}/{file}"}
+        assert {path for path, _, _ in writer.given} == {f"{maker.parent}/{file}"}
 
 
 def test_a_thorough_one_frees_all_that_page_cache_holds_at_the_neighbours_expense():
-    with zombies(NUMBER, "page cache") as yard, neighbour(yard.parent, CACHE, ANON) as home:
+    with zombies(NUMBER, "page cache") as maker, neighbour(maker.parent, CACHE, ANON) as home:
         anon = memory_of(home)[1]
-        freed = free(open_host(), yard.path, Limits(seconds=60, thorough=True), context())
+        freed = free(open_host(), maker.path, Limits(seconds=60, thorough=True), context())
         assert freed.after.dying.bytes < 20 * 4096, freed.sentence
         if freed.before.swap_free_bytes == 0:
             assert memory_of(home)[1] >= anon * 0.95
@@ -125,11 +125,11 @@ def test_a_thorough_one_frees_all_that_page_cache_holds_at_the_neighbours_expens
 @pytest.mark.whole
 def test_the_order_is_killed_at_the_deadline_and_no_process_stays():
     # A quick machine walks a thousand in 23 ms.
-    with zombies(4 * NUMBER, "tmpfs") as yard:
+    with zombies(4 * NUMBER, "tmpfs") as maker:
         writer = Watched()
         # One bite without end, which nothing but the deadline would call off.
         limits = Limits(seconds=0.05, stall_s=60, round_s=60, first_s=60)
-        freed = free(open_host(), yard.path, limits, writer)
+        freed = free(open_host(), maker.path, limits, writer)
         if freed.before.parent.version == 1:
             assert writer.result[0].how == KILLED, writer.result
             assert freed.why_stopped == "deadline of 0.05 s reached"
@@ -153,29 +153,29 @@ def _orders_under_way() -> list[str]:
 def test_a_reason_to_stop_calls_the_order_off(monkeypatch: pytest.MonkeyPatch):
     # A quick machine is through with its walk before a tenth of a second is over.
     monkeypatch.setattr(freeing, "_REASON_EVERY_S", 0.0)
-    with zombies(3 * NUMBER, "tmpfs") as yard:
+    with zombies(3 * NUMBER, "tmpfs") as maker:
         writer = Watched()
         limits = Limits(
             30, stall_s=30, first_s=30, stop_if=lambda: "a NIC reset" if writer.given else None
         )
-        freed = free(open_host(), yard.path, limits, writer)
+        freed = free(open_host(), maker.path, limits, writer)
         assert freed.why_stopped == "a NIC reset"
         if freed.before.parent.version == 1:
             assert [result.how for result in writer.result] == [STOPPED]
 
 
 def test_a_reason_to_stop_that_is_there_before_gives_no_order():
-    with zombies(20, "tmpfs") as yard:
+    with zombies(20, "tmpfs") as maker:
         writer = Watched()
-        freed = free(open_host(), yard.path, Limits(stop_if=lambda: "a NIC reset"), writer)
+        freed = free(open_host(), maker.path, Limits(stop_if=lambda: "a NIC reset"), writer)
         assert (freed.why_stopped, freed.rounds, writer.given) == ("a NIC reset", (), [])
 
 
 def test_it_runs_off_the_cores_that_serve_the_nic():
     host = open_host()
-    with zombies(20, "tmpfs") as yard:
+    with zombies(20, "tmpfs") as maker:
         writer = Watched()
-        free(host, yard.path, Limits(seconds=5, stall_s=0.1), writer)
+        free(host, maker.path, Limits(seconds=5, stall_s=0.1), writer)
         serving = nic_cores(host)
         spare = os.sched_getaffinity(0) - serving
         for _, _, terms in writer.given:
@@ -195,21 +195,21 @@ def test_it_runs_off_the_cores_that_serve_the_nic():
     ],
 )
 def test_a_parent_of_protected_units_or_pods_is_refused_unless_accepted(name: str, why: str):
-    with zombies(20, "page cache") as yard:
-        (yard.parent / "deep").mkdir()
-        (yard.parent / "deep" / name).mkdir()
+    with zombies(20, "page cache") as maker:
+        (maker.parent / "deep").mkdir()
+        (maker.parent / "deep" / name).mkdir()
         writer = Watched()
         rules = (Rule("precious*", "bills the tenants"),)
         limits = Limits(seconds=5, protected=rules)
         with pytest.raises(CommandError, match=why) as refused:
-            free(open_host(), yard.path, limits, writer)
-        assert f"{yard.path}/deep/{name}" in str(refused.value)
+            free(open_host(), maker.path, limits, writer)
+        assert f"{maker.path}/deep/{name}" in str(refused.value)
         assert "--accept-collateral" in str(refused.value)
         assert writer.given == []
         accepted = Limits(seconds=5, protected=rules, accept_collateral=True)
-        freed = free(open_host(), yard.path, accepted, writer)
+        freed = free(open_host(), maker.path, accepted, writer)
         assert freed.rounds
-        assert [cgroup.path for cgroup in freed.before.protected] == [f"{yard.path}/deep/{name}"]
+        assert [cgroup.path for cgroup in freed.before.protected] == [f"{maker.path}/deep/{name}"]
 
 
 def test_what_is_no_parent_is_refused():
@@ -229,19 +229,19 @@ def test_what_is_no_parent_is_refused():
     "name", ["\x1b[2J<script>", b"\xff\xfe".decode("utf-8", "surrogateescape"), "a b';$(x)"]
 )
 def test_a_parent_of_any_name_is_freed_and_shown_safely(name: str):
-    with zombies(30, "page cache") as yard:
-        (yard.parent / name).mkdir()
+    with zombies(30, "page cache") as maker:
+        (maker.parent / name).mkdir()
         lines: list[str] = []
         limits = Limits(seconds=5, stall_s=0.1)
-        found = read_collateral(open_host(), yard.path)
-        assert [sibling.path for sibling in found.siblings] == [f"{yard.path}/{name}"]
-        freed = free(open_host(), f"{yard.path}/{name}", limits, context(), lines.append)
+        found = read_collateral(open_host(), maker.path)
+        assert [sibling.path for sibling in found.siblings] == [f"{maker.path}/{name}"]
+        freed = free(open_host(), f"{maker.path}/{name}", limits, context(), lines.append)
         assert freed.before.siblings == ()
         assert "\x1b" not in "".join((freed.sentence, *lines))
 
 
 def test_an_empty_parent_needs_no_order():
-    with own_cgroup() as (layout, parent):
+    with scratch_cgroup() as (layout, parent):
         (parent / "z").mkdir()
         writer = Watched()
         limits = Limits(seconds=5, target=10**9, accept_collateral=True)
@@ -252,9 +252,9 @@ def test_an_empty_parent_needs_no_order():
 
 
 def test_a_dry_run_gives_no_order():
-    with zombies(20, "tmpfs") as yard:
+    with zombies(20, "tmpfs") as maker:
         dry = DryWriter()
-        freed = free(open_host(), yard.path, Limits(seconds=2, rounds=1), dry)
+        freed = free(open_host(), maker.path, Limits(seconds=2, rounds=1), dry)
         file = reclaim_file(open_host(), freed.before.parent)
-        assert dry.actions[0].path == f"{yard.parent}/{file}"
+        assert dry.actions[0].path == f"{maker.parent}/{file}"
         assert freed.after.dying.bytes >= 20 * 4096

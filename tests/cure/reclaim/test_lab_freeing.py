@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab import freeing
-from lab.vm import playing
+from lab.vm import runs
 from lab.vm.payload import Job
 from lab.vm.tools import search_path
 
@@ -38,9 +38,9 @@ def test_every_expectation_holds_here(tmp_path: Path, capsys: pytest.CaptureFixt
     ("kernel", "hierarchy"), [("6.1", "v2"), ("6.1", "v1"), ("5.10", "v1"), ("6.12", "v2")]
 )
 def test_every_expectation_holds_in_a_machine(tmp_path: Path, kernel: str, hierarchy: str):
-    run = playing.plan(kernel, hierarchy, Job(("check_freeing",)), tmp_path)
-    (outcome,) = playing.play(run)
-    assert outcome.good, outcome.message
+    run = runs.plan(kernel, hierarchy, Job(("check_freeing",)), tmp_path)
+    (outcome,) = runs.play(run)
+    assert outcome.good, outcome.status
     folder = tmp_path / f"check_freeing-{kernel}-{hierarchy}"
     whole = json.loads((folder / "freeing.json").read_text())
     assert whole["kernel"].startswith(f"{kernel}.")

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.explorer.server.browser.looking import drawn, settled, view_of
-from tests.support.zombies import graveyard
+from tests.support.zombies import zombies
 
 pytestmark = [pytest.mark.browser, pytest.mark.root]
 #: A directory can be called so; only a slash cannot be in it.
@@ -64,8 +64,8 @@ def test_a_recorder_is_followed_and_hostile_names_of_its_kernel_are_text(
     expect(page.locator("#follow")).to_have_attribute("aria-pressed", "true")
     _, before = view_of(page)
     events, lane = page.locator("[data-lane=events]"), page.locator("[data-lane=memcgs]")
-    with graveyard(1) as yard:
-        yard.dig(8, HOSTILE)
+    with zombies(1) as maker:
+        maker.make(8, HOSTILE)
         subprocess.run(mark, check=True, capture_output=True)
         hostile = lane.locator(".of[title*='<img src=x onerror']")
         expect(hostile.first).to_be_attached(timeout=PATIENCE_MS)

@@ -1,8 +1,7 @@
-"""An incident with one of its sources hidden: the verdict may become weaker, never another one.
+"""Diagnose an incident with one source hidden: the verdict may get weaker, never different.
 
-Without a source one does not only know less: a tool that fills gaps with guesses would now name
-another culprit, and that with the same confidence. So every table that the top chain stands on is
-taken away in turn, and the whole diagnosis made again.
+A tool that fills gaps with guesses would name another cause with the same confidence. So each table
+behind the top chain is removed in turn, and the whole diagnosis is repeated.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from lab.incident import Expected, judged, top_cause
+from lab.incident import Expected, top_cause
+from sexton.explain.diagnosis import diagnose
 from sexton.model.chain import Chain, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Rows, Severity, Verdict
@@ -21,8 +21,8 @@ from sexton.model.window import Batch, Bounds, SourceState, Window
 from sexton.store.schema import tables
 
 
-class Changed(Window):
-    """The same window in memory, with other readings of some tables."""
+class ChangedWindow(Window):
+    """A window in memory with some tables replaced."""
 
     def __init__(
         self, window: Window, changed: Mapping[type[Row], Sequence[Batch[Any]]] | None = None
@@ -38,8 +38,8 @@ def _every_table(window: Window) -> dict[type[Row], Sequence[Batch[Any]]]:
     return {kind: items for kind, items in read if items is not None}
 
 
-class Without(Changed):
-    """The same window as if some tables had never been read."""
+class WithoutTables(ChangedWindow):
+    """A window as if some tables had never been read."""
 
     def __init__(self, window: Window, *hidden: type[Row]) -> None:
         super().__init__(window, dict.fromkeys(hidden, ()))
@@ -53,15 +53,15 @@ class Without(Changed):
 
 @dataclass(frozen=True)
 class Trial:
-    """What was said without one table, or without all that one source gives."""
+    """The diagnosis without one table, or without all tables of one source."""
 
     hidden: str
     diagnosis: Diagnosis
 
 
-def decisive(diagnosis: Diagnosis, window: Window) -> list[type[Row]]:
-    """The tables that the top cause stands on, by what findings and links say they read; where
-    nothing is claimed, all that were recorded."""
+def decisive_tables(diagnosis: Diagnosis, window: Window) -> list[type[Row]]:
+    """The tables behind the top cause, as its findings and links list them; all recorded tables if
+    there is no cause."""
     known = diagnosis.by_id
     rows: list[Rows] = []
     if diagnosis.chains:
@@ -79,13 +79,13 @@ def decisive(diagnosis: Diagnosis, window: Window) -> list[type[Row]]:
 
 
 def trials(window: Window, hidden: Sequence[type[Row]]) -> Iterator[Trial]:
-    """The diagnosis without each of the tables in turn, and without all tables of each source that
-    gives several of them."""
+    """The diagnosis without each table in turn, and without each source that fills several of
+    them."""
     for kind in hidden:
-        yield Trial(table(kind), judged(Without(window, kind)))
+        yield Trial(table(kind), diagnose(WithoutTables(window, kind)))
     for source, kinds in _sources(window, hidden).items():
         if source and len(kinds) > 1:
-            yield Trial(source, judged(Without(window, *kinds)))
+            yield Trial(source, diagnose(WithoutTables(window, *kinds)))
 
 
 def _sources(window: Window, hidden: Sequence[type[Row]]) -> dict[str, list[type[Row]]]:
@@ -99,19 +99,19 @@ def _sources(window: Window, hidden: Sequence[type[Row]]) -> dict[str, list[type
 
 
 def overreach(before: Diagnosis, after: Diagnosis, expected: Expected) -> Iterator[str]:
-    """What is claimed with confidence only because something is not seen; there should be nothing.
+    """Confident claims that appear only because evidence is missing; there should be none.
 
-    A chain that begins later in the same story is weaker, and so is a *possible* one.
+    A shorter part of the same chain is effect, and so is a *possible* chain: both are allowed.
     """
-    story = {*expected.known, *_story(before)}
+    known_before = {*expected.known, *_chained(before)}
     for chain in after.chains:
-        if chain.root not in story and chain.strength.rank >= Strength.LIKELY.rank:
+        if chain.root not in known_before and chain.strength.rank >= Strength.LIKELY.rank:
             yield f"blames {chain.root} ({chain.strength})"
-    yield from _surer(before, after)
+    yield from _stronger_links(before, after)
     known = before.by_id
     for finding in after.findings:
         new = finding.is_problem and not known[finding.id].is_problem
-        if new and finding.id not in story:
+        if new and finding.id not in known_before:
             yield f"finds {finding.id}: {finding.summary}"
     for name in expected.absent:
         now = after.by_id.get(name)
@@ -123,12 +123,12 @@ def _is_present(finding: Finding | None) -> TypeGuard[Finding]:
     return finding is not None and finding.verdict is Verdict.PRESENT
 
 
-def _story(diagnosis: Diagnosis) -> frozenset[str]:
+def _chained(diagnosis: Diagnosis) -> frozenset[str]:
     return frozenset(name for chain in diagnosis.chains for name in chain.findings)
 
 
-def _surer(before: Diagnosis, after: Diagnosis) -> Iterator[str]:
-    """A link that is surer for knowing less."""
+def _stronger_links(before: Diagnosis, after: Diagnosis) -> Iterator[str]:
+    """Links that got stronger with less evidence."""
     links = _links(before.chains)
     for name, strength in _links(after.chains).items():
         if name in links and strength.rank > links[name].rank:
@@ -143,8 +143,8 @@ def _links(chains: Sequence[Chain]) -> Mapping[str, Strength]:
     return found
 
 
-def weaker(before: Diagnosis, after: Diagnosis) -> str:
-    """In a word, what became of the top cause: "unknown", "gone", "weaker", "shorter" or "same"."""
+def effect(before: Diagnosis, after: Diagnosis) -> str:
+    """Effect on the top cause: "unknown", "gone", "weaker", "shorter", "same" or "exit N"."""
     top = top_cause(before)
     if top is None:
         return "same" if after.exit == before.exit else f"exit {int(after.exit)}"

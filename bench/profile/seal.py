@@ -1,7 +1,7 @@
-"""What a capture takes as the recorder keeps it: ``python -m bench.profile.keep FILE OUT``.
+"""Size of a capture as the recorder would store it: ``python -m bench.profile.seal FILE OUT``.
 
-Without the bounds of the recorder's child: it refuses what takes more than 200 MB to decode, as a
-capture made to be hard on readers does.
+Runs without the memory limit of the recorder's decoder, which refuses captures that need more than
+200 MB to decode, as this one does.
 """
 
 from __future__ import annotations

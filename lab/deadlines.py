@@ -1,12 +1,11 @@
-"""Sexton with more patience, for a machine that is emulated.
+"""Sexton with longer deadlines, for emulated machines.
 
-Sexton's deadlines are those of a node: systemd answers within 3 s there, or is in trouble. Under
-software emulation every answer takes ten to fifty times as long, and Sexton with a node's patience
-would write down "did not answer" about a healthy machine. So in the lab's virtual machine all of
-its deadlines are `SLOWER` times as long, and so is what its recorder may cost. Nothing else is
-changed: what is read, how often, and what is made of it.
+Sexton's deadlines fit a real node, where systemd answers within 3 s. Under software emulation every
+answer takes ten to fifty times as long, and Sexton would report "did not answer" on a healthy
+machine. So in the lab's VM all deadlines, and the recorder's CPU budget, are `SLOWER` times as
+large. Nothing else changes: sources, intervals and analysis are the same.
 
-``python -m lab.patience ARGUMENTS…`` is ``sexton ARGUMENTS…``, there with that patience.
+``python -m lab.deadlines ARGUMENTS…`` runs ``sexton ARGUMENTS…``, in the VM with those deadlines.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ from sexton.record import sampler
 from sexton.sources.registry import Source, enabled_sources
 from sexton.sources.systemd import units
 
-#: Set in the lab's virtual machine: there nobody else is hurt by a full memory, and all is slow.
-OWN_MACHINE = "SEXTON_LAB_VM"
+#: Environment variable set in the lab's VM, where everything is slow and scenes may fill memory.
+LAB_VM = "SEXTON_LAB_VM"
 SLOWER = 10.0
-#: For the last stacks, at a recorder's end: nothing waits for it in the lab.
+#: How long a recorder may decode its last stacks before it exits; nothing waits for it in the lab.
 CLOSE_S = 300.0
-#: The verbs that `stretch_fixing` is for.
+#: Commands that need `lengthen_fix_deadlines`.
 FIXING = ("fix", "audit", "gate")
 
 
-def own_machine() -> bool:
+def in_lab_vm() -> bool:
     """Is this the lab's virtual machine?"""
-    return os.environ.get(OWN_MACHINE) == "1"
+    return os.environ.get(LAB_VM) == "1"
 
 
-def stretch(times: float = SLOWER) -> None:
-    """From now on, in this process, every source has so many times its deadline."""
+def lengthen_deadlines(times: float = SLOWER) -> None:
+    """Multiply the deadline of every source, for the rest of this process."""
     for module, name in ((sampler, "_PROMPT_S"), (sampler, "_PATIENCE_S"), (units, "DEADLINE_S")):
         setattr(module, name, getattr(module, name) * times)
     seated, gathered, stopped = sampler.Sampler.__init__, runner._gather, runner.Running.stop
@@ -68,9 +67,9 @@ def stretch(times: float = SLOWER) -> None:
     setattr(runner.Running, "stop", stop)  # noqa: B010
 
 
-def stretch_fixing(times: float = SLOWER) -> None:
-    """What only `fix`, `audit` and `gate` ask for, of systemd and of sockets; and how long pressure
-    has to last before an apply stops by it, for its own steps cause that much here."""
+def lengthen_fix_deadlines(times: float = SLOWER) -> None:
+    """Deadlines that only `fix`, `audit` and `gate` use, for systemd and sockets; and how long
+    pressure must last before an apply stops, because its own steps cause pressure here."""
     from sexton.cure import units as unit_states
     from sexton.cure import watchdog
     from sexton.sources import services, sock_diag
@@ -85,8 +84,8 @@ def stretch_fixing(times: float = SLOWER) -> None:
         )
 
 
-def stretch_recorder(times: float = SLOWER) -> None:
-    """What only a recorder waits for, and what it may cost."""
+def relax_recorder(times: float = SLOWER) -> None:
+    """Deadlines that only the recorder uses, and its CPU budget."""
     from sexton.record import ring_dump
     from sexton.record.budget import Budget, Spent, Verdict
     from sexton.store import writer
@@ -103,8 +102,8 @@ def stretch_recorder(times: float = SLOWER) -> None:
     setattr(Budget, "judge", judge)  # noqa: B010
 
 
-def decode_to_the_end(close_s: float = CLOSE_S) -> None:
-    """A recorder's last stacks are decoded before it ends; on a node the next one does that."""
+def decode_all_stacks(close_s: float = CLOSE_S) -> None:
+    """Decode a recorder's last stacks before it exits; on a node the next recorder does that."""
     from sexton.record import companions
     from sexton.record.companions import Place
     from sexton.record.decoding import Decoding, Pace
@@ -117,8 +116,8 @@ def decode_to_the_end(close_s: float = CLOSE_S) -> None:
 
 
 if __name__ == "__main__":
-    if own_machine():
-        stretch()
+    if in_lab_vm():
+        lengthen_deadlines()
         if sys.argv[1:2] and sys.argv[1] in FIXING:
-            stretch_fixing()
+            lengthen_fix_deadlines()
     command()

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from lab.hidden import Without, decisive, overreach, trials, weaker
-from lab.incident import Expected, judged, top_cause
+from lab.hidden_source import WithoutTables, decisive_tables, effect, overreach, trials
+from lab.incident import Expected, top_cause
+from sexton.explain.diagnosis import diagnose
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.finding import Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir
@@ -28,7 +29,7 @@ def window():
 
 @pytest.fixture(scope="module")
 def whole(window):
-    return judged(window)
+    return diagnose(window)
 
 
 def blaming(diagnosis, root, strength):
@@ -38,21 +39,21 @@ def blaming(diagnosis, root, strength):
 
 
 def test_a_hidden_table_was_never_read(window):
-    seen = Without(window, CoreTimes)
+    seen = WithoutTables(window, CoreTimes)
     assert seen.batches(CoreTimes) is None
     assert seen.batches(Unit) == window.batches(Unit)
     assert window.batches(CoreTimes) is not None
 
 
 def test_the_incident_without_its_census_is_unknown_and_blames_nobody_else(window, whole):
-    after = judged(Without(window, CgroupCensus))
+    after = diagnose(WithoutTables(window, CgroupCensus))
     assert after.by_id["zombie_memcgs"].verdict is Verdict.UNKNOWN
     assert [*overreach(whole, after, EXPECTED)] == []
-    assert weaker(whole, after) in ("unknown", "gone", "shorter", "weaker")
+    assert effect(whole, after) in ("unknown", "gone", "shorter", "weaker")
 
 
 def test_every_decisive_table_is_tried_and_then_every_source_that_gives_several(window, whole):
-    hidden = decisive(whole, window)
+    hidden = decisive_tables(whole, window)
     assert CgroupCensus in hidden
     known = Window(
         {kind: window.batches(kind) for kind in (CgroupCensus, CgroupDir, CoreTimes)},
@@ -73,7 +74,7 @@ def test_another_confident_cause_is_overreach_and_a_possible_one_is_not(whole):
 def test_a_later_beginning_of_the_same_story_is_no_other_cause(whole):
     later = replace(whole, chains=(Chain(whole.chains[0].links[1:]),))
     assert [*overreach(whole, later, EXPECTED)] == []
-    assert weaker(whole, later) == "gone"
+    assert effect(whole, later) == "gone"
 
 
 def test_a_link_that_is_surer_for_knowing_less_is_overreach(whole):
@@ -85,7 +86,7 @@ def test_a_link_that_is_surer_for_knowing_less_is_overreach(whole):
 
 
 def test_a_new_problem_is_overreach(whole):
-    healthy = judged(incident(zombies=False, burning=False, resets=False, looping=False))
+    healthy = diagnose(incident(zombies=False, burning=False, resets=False, looping=False))
     nothing = Expected(None, (), (), ("zombie_memcgs",), 0)
     told = [*overreach(healthy, whole, nothing)]
     assert any(entry.startswith("finds zombie_memcgs") for entry in told)

@@ -1,7 +1,6 @@
-"""What Sexton says of a recording that came home, held against what its scene expects.
+"""Diagnoses a collected recording and compares the result with the scene's expectation.
 
-A check (``check_X``, `lab/X.py`) records nothing: it is right when its own result, ``X.json``, says
-that nothing failed.
+A check (``check_X``, `lab/X.py`) records nothing: it passed if `failed` in its ``X.json`` is empty.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.incident import SCENE, Expected, false_alarms, replayed, top_cause, wrongs
-from lab.incident import judged as diagnosed
+from lab.incident import SCENE, Expected, false_alarms, mismatches, replayed, top_cause
 from lab.vm.results import CHECK, Outcome
 from lab.vm.tools import log
 from sexton.errors import StoreError
+from sexton.explain.diagnosis import diagnose
 from sexton.model.diagnosis import Exit
 from sexton.model.finding import Severity, Verdict
 from sexton.model.text import printable
@@ -24,8 +23,8 @@ from sexton.model.text import printable
 LIVE = "live.json"
 
 
-def judged(outcome: Outcome) -> Outcome:
-    """The same outcome with Sexton's verdict on it, where it was played."""
+def with_verdict(outcome: Outcome) -> Outcome:
+    """The outcome with Sexton's verdict, if the scene was played."""
     if outcome.scene.startswith(CHECK):
         return _checked(outcome)
     if not outcome.good or outcome.folder is None:
@@ -43,12 +42,12 @@ def judged(outcome: Outcome) -> Outcome:
 
 
 def _checked(outcome: Outcome) -> Outcome:
-    """By its result; one that failed is asked as well, for it says what of it did."""
+    """The verdict of a check from its JSON file, which also lists failures."""
     if outcome.folder is None or outcome.unfit:
         return outcome
     result = outcome.folder / f"{outcome.scene.removeprefix(CHECK)}.json"
     if not outcome.good and not result.is_file():
-        return outcome  # it never came to a result: its own words are all there is
+        return outcome  # no result: only its last line of output is known
     try:
         document = json.loads(result.read_text("utf-8"))
         number = len(document.get("claims") or document.get("experiments") or ())
@@ -65,21 +64,21 @@ def _checked(outcome: Outcome) -> Outcome:
 
 def _recorded(folder: Path) -> tuple[str, list[str]]:
     expected = Expected.read(_scene(folder)["expected"])
-    diagnosis = diagnosed(replayed(folder).window)
-    wrong = [*wrongs(diagnosis, expected)]
+    diagnosis = diagnose(replayed(folder).window)
+    wrong = [*mismatches(diagnosis, expected)]
     for name in false_alarms(diagnosis, expected):
-        if name not in expected.absent:  # that was told already
-            wrong.append(f"a false alarm: {name}: {diagnosis.by_id[name].summary}")
+        if name not in expected.absent:  # already reported
+            wrong.append(f"false alarm: {name}: {diagnosis.by_id[name].summary}")
     return _cause(top_cause(diagnosis), diagnosis.exit), [printable(mistake) for mistake in wrong]
 
 
 def _live(folder: Path) -> tuple[str, list[str]]:
-    """What was said in the guest, where that was asked for."""
+    """The live diagnosis made in the guest, if requested."""
     wanted = _scene(folder).get("live")
     if wanted is None:
         return "-", []
-    said = json.loads((folder / LIVE).read_text("utf-8"))
-    found = printable(_cause(_root(said), Exit(said["exit"])))
+    document = json.loads((folder / LIVE).read_text("utf-8"))
+    found = printable(_cause(_root(document), Exit(document["exit"])))
     expected = _cause(wanted["root"], Exit.HEALTHY if wanted["root"] is None else Exit.PROBLEM)
     if found == expected:
         return found, []
@@ -91,14 +90,14 @@ def _scene(folder: Path) -> dict[str, Any]:
     return document
 
 
-def _root(said: Mapping[str, Any]) -> str | None:
-    """As `lab.incident.top_cause`, out of the JSON."""
-    if said["exit"] != Exit.PROBLEM:
+def _root(document: Mapping[str, Any]) -> str | None:
+    """As `lab.incident.top_cause`, from the JSON."""
+    if document["exit"] != Exit.PROBLEM:
         return None
     problems: Iterator[str] = (
-        finding["id"] for finding in said["findings"] if _is_problem(finding)
+        finding["id"] for finding in document["findings"] if _is_problem(finding)
     )
-    return str(said["chains"][0]["root"]) if said["chains"] else next(problems, None)
+    return str(document["chains"][0]["root"]) if document["chains"] else next(problems, None)
 
 
 def _is_problem(finding: Mapping[str, Any]) -> bool:

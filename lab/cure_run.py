@@ -1,4 +1,4 @@
-"""One run of an experiment that types commands: what it has at hand, and what they said."""
+"""State of one `lab.cure` run: the node, the claims, and the output of every command."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any, NamedTuple
 
 from lab.claims import Claims
 from lab.play import ROOT, environment
-from lab.sick import ECS, Sick
+from lab.sick_node import ECS, SickNode
 from lab.stage import SceneFailed, Stage
 
-#: How long a plan and a diagnosis watch: deaths count as zombies after some seconds.
+#: Sampling time of a plan and a diagnosis: removed cgroups count as zombies after some seconds.
 WATCH_S = 10
-#: How long an audit and a gate watch.
+#: Sampling time of an audit and a gate.
 LOOK_S = 5
 COMMAND_S = 150.0
-#: Of those that were made, so many may stay; the node's own come and go meanwhile.
+#: So many of the zombies made may remain, because the node's own come and go meanwhile.
 LEFT, LEFT_SHARE = 30, 0.05
 
 
-class Said(NamedTuple):
-    """What came of a command."""
+class CommandResult(NamedTuple):
+    """Exit status, output and duration of a command."""
 
     status: int
     text: str
@@ -33,7 +33,7 @@ class Said(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """Its JSON; empty where it printed none."""
+        """Its JSON output; empty if it printed none."""
         try:
             document = json.loads(self.text)
         except ValueError:
@@ -42,11 +42,11 @@ class Said(NamedTuple):
 
 
 @dataclass
-class Case:
-    """All that one run has at hand."""
+class CureRun:
+    """See the module."""
 
     stage: Stage
-    sick: Sick
+    node: SickNode
     claims: Claims
     out: Path
     began_s: float = field(default_factory=time.monotonic)
@@ -54,7 +54,7 @@ class Case:
     baseline: int = 0
     made: int = 0
     swap: str = ""
-    #: Of the units' directories before the first plan was applied.
+    #: Hash of the unit directories before the first plan was applied.
     tree: str = ""
 
     @property
@@ -67,15 +67,15 @@ class Case:
 
     @property
     def allowed(self) -> int:
-        """Zombies after a cure."""
+        """Most zombies allowed after the fix."""
         return self.baseline + round(max(LEFT, LEFT_SHARE * self.made))
 
     @property
     def spent_s(self) -> float:
         return time.monotonic() - self.began_s
 
-    def sexton(self, *arguments: str) -> Said:
-        """The command as a person would type it, with an emulated machine's patience."""
+    def sexton(self, *arguments: str) -> CommandResult:
+        """Run ``sexton`` as a person would, with the longer deadlines of an emulated machine."""
         began = time.monotonic()
         try:
             ended = subprocess.run(
@@ -83,53 +83,55 @@ class Case:
                 check=False, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise SceneFailed(f"{' '.join(arguments)}: no end within {COMMAND_S:g} s") from None
-        said = Said(ended.returncode, ended.stdout, round(time.monotonic() - began, 1))
-        self.keep(arguments, said, ended.stderr)
-        return said
+            raise SceneFailed(
+                f"{' '.join(arguments)}: did not end within {COMMAND_S:g} s"
+            ) from None
+        result = CommandResult(ended.returncode, ended.stdout, round(time.monotonic() - began, 1))
+        self.keep(arguments, result, ended.stderr)
+        return result
 
-    def keep(self, arguments: tuple[str, ...], said: Said, errors: str) -> None:
-        """What it said, to find out why a claim does not hold."""
+    def keep(self, arguments: tuple[str, ...], result: CommandResult, errors: str) -> None:
+        """Save a command's output, to find out why a claim failed."""
         self.commands += 1
         verb = "-".join(word for word in arguments[:2] if word.isalpha())
-        head = f"$ sexton {' '.join(arguments)}\nexit {said.status} after {said.seconds} s\n"
+        head = f"$ sexton {' '.join(arguments)}\nexit {result.status} after {result.seconds} s\n"
         path = self.out / f"{self.commands:02}-{verb}.txt"
-        path.write_text(f"{head}{errors}\n{said.text}", errors="replace")
+        path.write_text(f"{head}{errors}\n{result.text}", errors="replace")
 
-    def gate(self) -> Said:
-        """Of the node as it runs."""
+    def gate(self) -> CommandResult:
+        """Gate the running node."""
         return self.sexton("gate", "--format", "json", "--seconds", str(LOOK_S))
 
-    def fix(self, *arguments: str) -> Said:
+    def fix(self, *arguments: str) -> CommandResult:
         return self.sexton("fix", *arguments, "--json", "--state", str(self.state))
 
     def make_plan(self, *more: str) -> dict[str, Any]:
-        """`fix plan`, kept in `plan`; its JSON."""
+        """Run `fix plan` into the file `plan`; returns its JSON."""
         words = ("--json", "--out", str(self.plan), "--seconds", str(WATCH_S), *more)
         return self.sexton("fix", "plan", *words).document
 
-    def plan_for_loop(self, *more: str) -> dict[str, Any]:
-        """The same, with a restart counter that is low: a plan rests on it, and every apply after a
-        rollback has to wait for as many."""
+    def plan_crash_loop(self, *more: str) -> dict[str, Any]:
+        """Plan while the restart counter is low: it is a precondition of the plan, so every apply
+        after a rollback must wait for as many restarts."""
         self.stage.run("systemctl", "reset-failed", ECS)
-        self.stage.until("restarts", lambda: self.sick.restarts() >= 3, within_s=60)
+        self.stage.until("3 restarts", lambda: self.node.restarts() >= 3, within_s=60)
         return self.make_plan(*more)
 
-    def let_loop(self, plan: dict[str, Any]) -> None:
-        """Until as many restarts are counted as the plan rests on, without zombies meanwhile."""
+    def wait_for_restarts(self, plan: dict[str, Any]) -> None:
+        """Wait for the restart count that the plan requires, without making zombies."""
         wanted = [
             int(precondition["expected"])
             for step in plan["steps"]
             for precondition in step["preconditions"]
             if precondition["probe"] == f"unit.restarts {ECS}"
         ]
-        self.sick.agent.work(0)
+        self.node.agent.set_tasks(0)
         self.stage.until(
-            "as many restarts as the plan rests on",
-            lambda: self.sick.restarts() >= max(wanted, default=0),
+            "the restart count that the plan requires",
+            lambda: self.node.restarts() >= max(wanted, default=0),
             within_s=120,
         )
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "lab.patience", *arguments]
+    return [sys.executable, "-m", "lab.deadlines", *arguments]

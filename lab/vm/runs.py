@@ -1,4 +1,4 @@
-"""Plays scenes on one machine: boots it, follows what it says, brings the recordings back."""
+"""Plays scenes in a machine: boots it, follows its progress, collects the recordings."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from pathlib import Path
 from lab.scenes import NAMES, load
 from lab.vm import cable, payload
 from lab.vm.boot import Bootable, bootable
-from lab.vm.cache import alone, cache_folder
+from lab.vm.cache import cache_folder, lock_cache
 from lab.vm.kernels import Kernel, check_hierarchy, kernel_named
-from lab.vm.machine import Disks, Machine, Silent, command_line
+from lab.vm.machine import Disks, GuestTimeout, Machine, command_line
 from lab.vm.results import Outcome, make_disk, unpack
 from lab.vm.rootfs import base_tree, root_image
 from lab.vm.tools import LabError, log, require
 from sexton.model.text import printable, shorten
 
 BOOT_S = 300
-#: A guest that says nothing for so long, not even that it lives, is frozen.
+#: A guest without any line for this long, not even a heartbeat, is frozen.
 BEAT_S = 300
-#: How lab.play says that a scene has no place on a machine.
+#: Exit status of lab.play if a scene cannot be played on a machine.
 UNFIT = 3
-#: After its own deadline a guest still packs what it has.
+#: After its deadline a guest still packs its results.
 _PACKING_S = 180
 _OFF_S = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """All that is kept between runs and goes into a machine."""
+    """The cached parts of a machine."""
 
     kernel: Bootable
     root: Path
@@ -43,7 +43,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One boot: on which kernel and hierarchy, which scenes, and where to put what they leave."""
+    """One boot: kernel, hierarchy, scenes, and the directory for results."""
 
     kernel: Kernel
     hierarchy: str
@@ -56,20 +56,21 @@ class Run:
 
     @property
     def console(self) -> Path:
-        """Of a boot for one scene it is named by it: there may be more such boots."""
-        alone = f"{self.job.scenes[0]}-" if len(self.job.scenes) == 1 else ""
-        return self.out / f"console-{alone}{self.name}.log"
+        """A boot for one scene has the scene in its name, because there may be several such
+        boots."""
+        prefix = f"{self.job.scenes[0]}-" if len(self.job.scenes) == 1 else ""
+        return self.out / f"console-{prefix}{self.name}.log"
 
     def folder(self, scene: str, good: bool) -> Path:
-        """A failed scene's folder is named so, lest it be taken for an incident."""
+        """The suffix of a failed scene's folder keeps it from being taken for an incident."""
         return self.out / f"{scene}-{self.name}{'' if good else '.failed'}"
 
 
 def prepare(name: str) -> Parts:
-    """Builds whatever is missing for a kernel."""
+    """Build whatever is missing for a kernel."""
     kernel = kernel_named(name)
     cache = cache_folder()
-    with alone(cache):
+    with lock_cache(cache):
         root = root_image(cache)
         busybox = base_tree(cache) / "bin/busybox"
         return Parts(bootable(cache, kernel, busybox), root, payload.site_tree(cache))
@@ -80,25 +81,25 @@ def plan(kernel: str, hierarchy: str, job: payload.Job, out: Path) -> Run:
     check_hierarchy(found, hierarchy)
     for scene in job.scenes:
         if not re.fullmatch(r"[a-z0-9][a-z0-9_]*", scene):
-            raise LabError(f"{scene!r} is no scene's name")
+            raise LabError(f"invalid scene name {scene!r}")
     if len(set(job.scenes)) != len(job.scenes):
-        raise LabError("a scene is named twice; its second recording would replace the first")
+        raise LabError("a scene is listed twice; its second recording would replace the first")
     return Run(found, hierarchy, job, out)
 
 
 def play(run: Run, boots: int = 2) -> list[Outcome]:
-    """Plays all scenes of the job in one boot; where the machine itself fails (an emulated kernel
-    freezes now and then), what it did not come to is played in another."""
-    said, outcomes = _boot(run)
-    left = tuple(one.scene for one in outcomes if one.scene not in said.played)
-    if not said.trouble or not left or boots < 2:
+    """Play all scenes of the job in one boot. If the machine itself fails (an emulated kernel
+    freezes now and then), boot again for the remaining scenes."""
+    progress, outcomes = _boot(run)
+    left = tuple(one.scene for one in outcomes if one.scene not in progress.played)
+    if not progress.trouble or not left or boots < 2:
         return outcomes
-    log(f"{run.name}: {said.trouble}: once more, for {' '.join(left)}")
+    log(f"{run.name}: {progress.trouble}: once more, for {' '.join(left)}")
     again = replace(run, job=replace(run.job, scenes=left))
-    return [*(one for one in outcomes if one.scene in said.played), *play(again, boots - 1)]
+    return [*(one for one in outcomes if one.scene in progress.played), *play(again, boots - 1)]
 
 
-def _boot(run: Run) -> tuple[Said, list[Outcome]]:
+def _boot(run: Run) -> tuple[Progress, list[Outcome]]:
     require("qemu-system-x86_64", "setpriv")
     parts = prepare(run.kernel.name)
     run.out.mkdir(parents=True, exist_ok=True)
@@ -110,15 +111,15 @@ def _boot(run: Run) -> tuple[Said, list[Outcome]]:
             more: tuple[str, ...] = ()
             scenes = [load(scene) for scene in run.job.scenes if scene in NAMES]
             if any("cable" in scene.NEEDS for scene in scenes):
-                # Under /tmp, since the name of a UNIX socket must be short.
+                # Under /tmp, because a UNIX socket's path must be short.
                 place = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "cable"
                 stack.enter_context(cable.Cable(place))
                 more = cable.options(place)
             words = [run.kernel.arguments, *(getattr(scene, "KERNEL", "") for scene in scenes)]
             kernel = replace(run.kernel, arguments=" ".join(filter(None, words)))
             command = command_line(kernel, run.hierarchy, disks, run.console, more)
-            said = follow(stack.enter_context(Machine(command, folder / "errors")), run)
-        return said, _collect(run, said, disks.results)
+            progress = follow(stack.enter_context(Machine(command, folder / "errors")), run)
+        return progress, _collect(run, progress, disks.results)
 
 
 def _disks(parts: Parts, job: payload.Job, folder: Path) -> Disks:
@@ -131,20 +132,20 @@ def _disks(parts: Parts, job: payload.Job, folder: Path) -> Disks:
 
 
 @dataclass(slots=True)
-class Said:
-    """What the guest told while it ran."""
+class Progress:
+    """Progress that the guest reported."""
 
     ready: bool = False
     playing: str | None = None
     #: scene → exit status and seconds
     played: dict[str, tuple[int, int]] = field(default_factory=dict)
-    #: Why the machine stopped early; empty when it came to its end.
+    #: Why the machine stopped early; empty if it finished.
     trouble: str = ""
 
 
-def follow(machine: Machine, run: Run) -> Said:
-    """Listens until the machine is off, or a deadline passes."""
-    said = Said()
+def follow(machine: Machine, run: Run) -> Progress:
+    """Read the guest's lines until the machine is off or a deadline passes."""
+    progress = Progress()
     over = False
     wait: float = BOOT_S
     since = time.monotonic()
@@ -152,44 +153,46 @@ def follow(machine: Machine, run: Run) -> Said:
         left = max(0.0, since + wait - time.monotonic())
         try:
             line = machine.line(min(left, BEAT_S))
-        except Silent:
-            # It said it was over: QEMU that does not turn off cost nothing but patience.
+        except GuestTimeout:
+            # After "over" a QEMU that does not power off is harmless.
             silent = f"nothing heard for {min(wait, BEAT_S):.0f} s"
             late = f"not done within {wait:.0f} s"
-            said.trouble = "" if over else f"{_doing(said)}: {silent if left > BEAT_S else late}"
-            return said
+            progress.trouble = (
+                "" if over else f"{_doing(progress)}: {silent if left > BEAT_S else late}"
+            )
+            return progress
         if line is None:
-            said.trouble = "" if over else _why_off(machine, said, run.console)
-            return said
+            progress.trouble = "" if over else _why_off(machine, progress, run.console)
+            return progress
         if line == "beat":
             continue
         since = time.monotonic()
         match line.split():
             case ["ready", release, uptime]:
-                said.ready = True
+                progress.ready = True
                 log(f"{run.name}: up after {uptime} s of its own time ({release})")
                 wait = run.job.settle_s + _PACKING_S
             case ["scene", scene]:
-                said.playing = scene
+                progress.playing = scene
                 log(f"{run.name}: playing {scene}")
                 wait = run.job.deadline_s + _PACKING_S
             case ["played", scene, code, seconds] if code.isdigit() and seconds.isdigit():
-                said.played[scene] = (int(code), int(seconds))
-                said.playing = None
+                progress.played[scene] = (int(code), int(seconds))
+                progress.playing = None
                 log(f"{run.name}: {scene} {verdict(int(code))} after {seconds} s")
                 wait = _PACKING_S
             case ["over"]:
                 over = True
                 wait = _OFF_S
             case ["failed", *why]:
-                said.trouble = " ".join(why)
-                return said
+                progress.trouble = " ".join(why)
+                return progress
             case _:
-                log(f"{run.name}: the guest says {line!a}")
+                log(f"{run.name}: unexpected line from the guest: {line!a}")
 
 
 def verdict(code: int) -> str:
-    """What a status of lab.play means, or of the timeout around it."""
+    """Meaning of an exit status of lab.play, or of the timeout around it."""
     if code in (124, 137):
         return "did not end in time"
     if code == UNFIT:
@@ -197,32 +200,32 @@ def verdict(code: int) -> str:
     return "played" if code == 0 else f"failed with status {code}"
 
 
-def _doing(said: Said) -> str:
-    if said.playing:
-        return f"while playing {said.playing}"
-    return "between scenes" if said.ready else "while booting"
+def _doing(progress: Progress) -> str:
+    if progress.playing:
+        return f"while playing {progress.playing}"
+    return "between scenes" if progress.ready else "while booting"
 
 
-def _why_off(machine: Machine, said: Said, console: Path) -> str:
-    """A panic tells itself on the console; a QEMU that cannot start, on its error output."""
-    words = machine.last_words()
+def _why_off(machine: Machine, progress: Progress, console: Path) -> str:
+    """The reason: a kernel panic from the console, or QEMU's error output."""
+    words = machine.last_error()
     try:
         log = console.read_text(errors="replace").splitlines()
     except FileNotFoundError:
         log = []
     panics = [line.strip() for line in log if "Kernel panic" in line or line.startswith("lab: ")]
     reason = (panics or [words])[0]
-    return f"{_doing(said)}: the machine went off" + (f": {reason}" if reason else "")
+    return f"{_doing(progress)}: the machine went off" + (f": {reason}" if reason else "")
 
 
-def _collect(run: Run, said: Said, disk: Path) -> list[Outcome]:
+def _collect(run: Run, progress: Progress, disk: Path) -> list[Outcome]:
     outcomes = []
     for slot, scene in enumerate(run.job.scenes):
-        if scene not in said.played:
-            reason = said.trouble or "not played: the scene before it left no clean machine"
+        if scene not in progress.played:
+            reason = progress.trouble or "not played: the scene before it had to be killed"
             outcomes.append(Outcome(scene, run.kernel.name, run.hierarchy, reason))
             continue
-        code, seconds = said.played[scene]
+        code, seconds = progress.played[scene]
         folder = run.folder(scene, good=code == 0)
         words = verdict(code)
         try:
@@ -230,7 +233,7 @@ def _collect(run: Run, said: Said, disk: Path) -> list[Outcome]:
         except LabError as error:
             words = str(error)
         else:
-            if code == 0:  # what failed before is of no more use
+            if code == 0:  # an earlier failure is no longer of interest
                 shutil.rmtree(run.folder(scene, good=False), ignore_errors=True)
             else:
                 words = f"{words}: {_last_line(folder / 'play.log')}"
@@ -244,8 +247,8 @@ def _collect(run: Run, said: Said, disk: Path) -> list[Outcome]:
 
 
 def exit_status(outcomes: Sequence[Outcome]) -> int:
-    """0 when all were played and diagnosed right, 1 when one failed or was not, 3 when some only
-    have no place here."""
+    """0 if all were played and diagnosed correctly, 1 if one failed or was diagnosed wrong, 3 if
+    some cannot be played here."""
     if any(one.wrong for one in outcomes):
         return 1
     if all(one.good for one in outcomes):
@@ -258,9 +261,9 @@ def _last_line(log: Path) -> str:
         lines = log.read_text(errors="replace").strip().splitlines()
     except FileNotFoundError:
         lines = []
-    return shorten(printable(lines[-1].strip()), 160) if lines else "it said nothing"
+    return shorten(printable(lines[-1].strip()), 160) if lines else "no output"
 
 
 def scenes_of(lab: Path) -> Sequence[str]:
-    """Every scene there is, by name."""
+    """All scenes, by name."""
     return sorted(path.parent.name for path in (lab / "scenes").glob("*/scene.py"))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from lab import play
-from lab.patience import CLOSE_S, OWN_MACHINE, own_machine
+from lab.deadlines import CLOSE_S, LAB_VM, in_lab_vm
 from lab.vm.payload import Job
 
 ROOT = Path(play.__file__).parents[1]
@@ -27,7 +27,7 @@ def test_every_deadline_is_longer_by_the_same_factor():
     before, after = said_by(
         "-c",
         """
-from lab.patience import stretch
+from lab.deadlines import lengthen_deadlines
 from sexton.host import runner
 from sexton.host.host import open_host
 from sexton.sources.systemd import units
@@ -37,7 +37,7 @@ def told():
         seats = [seat.source.deadline_s for seat in sampler._slots]
     print(units.DEADLINE_S, *seats)
 told()
-stretch(100)
+lengthen_deadlines(100)
 told()
 assert runner.run(["sh", "-c", "sleep 0.2; echo there"], 0.05).output == b"there\\n"
 """,
@@ -50,9 +50,9 @@ def test_a_recorder_has_time_to_decode_its_last_stacks_and_may_cost_more():
     said = said_by(
         "-c",
         """
-from lab import patience
-patience.decode_to_the_end()
-patience.stretch_recorder(3)
+from lab import deadlines
+deadlines.decode_all_stacks()
+deadlines.relax_recorder(3)
 from pathlib import Path
 from sexton.record import companions, ring_dump
 from sexton.record.budget import OVER_S, Budget, Spent
@@ -76,14 +76,14 @@ def test_whoever_waits_for_the_recorder_waits_longer_than_its_decoder():
 
 
 def test_only_the_labs_own_machine_is_slow(monkeypatch):
-    monkeypatch.delenv(OWN_MACHINE, raising=False)
-    assert not own_machine()
-    monkeypatch.setenv(OWN_MACHINE, "1")
-    assert own_machine()
+    monkeypatch.delenv(LAB_VM, raising=False)
+    assert not in_lab_vm()
+    monkeypatch.setenv(LAB_VM, "1")
+    assert in_lab_vm()
 
 
 def test_it_is_sexton_with_the_same_arguments():
-    said = said_by("-m", "lab.patience", "--version", **{OWN_MACHINE: "1"})
+    said = said_by("-m", "lab.deadlines", "--version", **{LAB_VM: "1"})
     assert said == said_by("-m", "sexton", "--version")
 
 
@@ -91,7 +91,7 @@ def test_fixing_waits_longer_by_the_same_factor_too():
     before, after = said_by(
         "-c",
         """
-from lab.patience import stretch_fixing
+from lab.deadlines import lengthen_fix_deadlines
 from sexton.cure import units, watchdog
 from sexton.sources import services, sock_diag
 def told():
@@ -99,7 +99,7 @@ def told():
     waits = units.ASK_S, watchdog.OVER.value
     print(*waits, *(each.__defaults__[-1] for each in asking))
 told()
-stretch_fixing(100)
+lengthen_fix_deadlines(100)
 told()
 """,
     ).splitlines()

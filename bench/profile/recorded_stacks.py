@@ -1,4 +1,4 @@
-"""Stacks within a recording: what decoding costs, what they take, and how fast hours are drawn."""
+"""Stacks in a recording: decoding cost, size on disk, and how fast hours are drawn."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _CORES = 96
 _NAME = "perf.data.2026111502140000"
 #: 40 million samples of 96 cores at 97 Hz, and a quarter of that.
 _HOURS = 1.2
-#: For names of programs, as the recorder gives it out of its 2 GB.
+#: For the symbol cache: the recorder's share of its 2 GB.
 _CACHE_BYTES = 64 << 20
 
 
-class Ran(NamedTuple):
-    """What a child took, and what it said."""
+class ChildRun(NamedTuple):
+    """Resources and output of a child process."""
 
     wall_s: float
     cpu_s: float
     peak_bytes: int
-    said: str
+    output: str
 
 
 def measure(scratch: Path, capture: Path, take: Callable[[Measured], None]) -> None:
@@ -40,7 +40,7 @@ def measure(scratch: Path, capture: Path, take: Callable[[Measured], None]) -> N
 
 
 def _decoding(scratch: Path, capture: Path) -> list[Measured]:
-    """Two minutes of 96 cores through the recorder's own child, and what the real capture takes."""
+    """Two minutes of 96 cores through the recorder's decoder, and the size of the real capture."""
     directory = scratch / "decoded"
     _synthetic(directory, 0.1, 0)
     manifest = sorted((directory / "segments").iterdir())[0] / "manifest.json"
@@ -55,7 +55,7 @@ def _decoding(scratch: Path, capture: Path) -> list[Measured]:
     size = raw.stat().st_size
     ran, words = _decoded(directory, document)
     if words[:1] != ["done"]:
-        return [against_limit(f"{what}, memory", None, 200, "MB", ran.said.strip()[-80:])]
+        return [against_limit(f"{what}, memory", None, 200, "MB", ran.output.strip()[-80:])]
     share = 100 * ran.cpu_s / 120 / _CORES
     lines = [
         against_limit(f"{what}, memory", ran.peak_bytes / 1e6, 200, "MB", ""),
@@ -69,17 +69,17 @@ def _decoding(scratch: Path, capture: Path) -> list[Measured]:
     ]
     segment = scratch / "kept" / "segments" / "one"
     segment.mkdir(parents=True)
-    ran = run([sys.executable, "-m", "bench.profile.keep", str(capture), str(segment)])
-    size, kept_bytes = capture.stat().st_size, int(ran.said.split()[-1])
+    ran = run([sys.executable, "-m", "bench.profile.seal", str(capture), str(segment)])
+    size, kept_bytes = capture.stat().st_size, int(ran.output.split()[-1])
     return [*lines, _room("the capture of stacks that hardly repeat as kept", kept_bytes, size)]
 
 
-def _decoded(directory: Path, manifest: Mapping[str, Any]) -> tuple[Ran, list[str]]:
+def _decoded(directory: Path, manifest: Mapping[str, Any]) -> tuple[ChildRun, list[str]]:
     request = [[_NAME, manifest["boot_id"], manifest["start"][0], manifest["end"][0], False]]
     child = [sys.executable, "-I", "-m", "sexton.record.decode_child"]
     ran = run([*child, str(directory), json.dumps(request), str(_CACHE_BYTES)])
-    log(f"  decoded in {ran.wall_s:.1f} s: {ran.said.strip()[:80]}")
-    return ran, ran.said.split()
+    log(f"  decoded in {ran.wall_s:.1f} s: {ran.output.strip()[:80]}")
+    return ran, ran.output.split()
 
 
 def _room(what: str, kept_bytes: int, size: int) -> Measured:
@@ -87,7 +87,7 @@ def _room(what: str, kept_bytes: int, size: int) -> Measured:
 
 
 def _hours(scratch: Path) -> list[Measured]:
-    """A tenth of twelve hours of 96 cores: built in one stream, then looked at."""
+    """A tenth of twelve hours of 96 cores: built in one stream, then drawn."""
     costs = []
     for hours in (_HOURS / 4, _HOURS):
         directory = scratch / f"hours-{hours:g}"
@@ -124,44 +124,44 @@ def _hours(scratch: Path) -> list[Measured]:
     ]
 
 
-def _synthetic(directory: Path, hours: float, hertz: int) -> Ran:
+def _synthetic(directory: Path, hours: float, hertz: int) -> ChildRun:
     size = ["--cores", str(_CORES), "--hours", f"{hours:g}", "--stack-hertz", str(hertz)]
     ran = run([sys.executable, "-m", "lab.synthetic", str(directory), *size])
     if not (directory / "segments").is_dir():
-        raise RuntimeError(f"lab.synthetic failed: {ran.said[-200:]}")
+        raise RuntimeError(f"lab.synthetic failed: {ran.output[-200:]}")
     return ran
 
 
 def _drawn(directory: Path, out: Path) -> float:
-    """Seconds of ``sexton profile heatmap``, from start to a picture."""
+    """Seconds of ``sexton profile heatmap``, from start to picture."""
     picture = out / "cores.svg"
     ran = run([SEXTON, "profile", "heatmap", str(directory), "--kind", "cores", "--out", picture])
     if not picture.exists():
-        raise RuntimeError(f"sexton profile heatmap failed: {ran.said[-200:]}")
+        raise RuntimeError(f"sexton profile heatmap failed: {ran.output[-200:]}")
     picture.unlink()
     return ran.wall_s
 
 
 def _looked(directory: Path, out: Path) -> dict[str, float | int | list[float]]:
     ran = run([sys.executable, "-m", "bench.profile.ranges", str(directory), str(out)])
-    document: dict[str, float | int | list[float]] = json.loads(ran.said.splitlines()[-1])
+    document: dict[str, float | int | list[float]] = json.loads(ran.output.splitlines()[-1])
     return document
 
 
-def run(argv: Sequence[str | Path]) -> Ran:
-    """A child, with what the kernel counted for it."""
+def run(argv: Sequence[str | Path]) -> ChildRun:
+    """Run a child and measure its resources."""
     began = time.monotonic()
     child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert child.stdout is not None
-    said = child.stdout.read()
+    output = child.stdout.read()
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     wall_s = time.monotonic() - began
-    return Ran(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, said)
+    return ChildRun(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, output)
 
 
 def _functions(kallsyms: bytes) -> list[tuple[int, str]]:
-    """The kernel's functions, modules left out."""
+    """The kernel's functions, without modules."""
     found = []
     for line in kallsyms.decode().splitlines():
         address, kind, name, *module = line.split()

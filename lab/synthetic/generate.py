@@ -1,4 +1,4 @@
-"""Segment after segment, two at a time at most: a recording of any length in the same memory."""
+"""Writes a synthetic recording segment by segment, in memory that does not grow with its length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lab.synthetic.columns import Pieces
+from lab.synthetic.columns import SegmentTables
 from lab.synthetic.cores import Cores
 from lab.synthetic.memory import Memory
 from lab.synthetic.network import Network
@@ -42,7 +42,7 @@ _NO_LIMITS = Limits(age_s=1e12, most_bytes=1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What was made: where, how much of each table, and everything that was planted."""
+    """Summary: the directory, the size of each table, and everything planted."""
 
     directory: Path
     segments: int
@@ -52,7 +52,7 @@ class Generated:
     boots: tuple[str, ...] = ()
 
     def of(self, cause: str) -> list[Planted]:
-        """Every time one cause was planted, in order."""
+        """All occurrences of one cause, in order."""
         return [planted for planted in self.planted if planted.cause == cause]
 
     def json(self) -> str:
@@ -60,14 +60,14 @@ class Generated:
 
 
 def write(directory: Path, plan: Plan, compacted: bool = True) -> Generated:
-    """Make up a recording there; the directory must hold none yet.
+    """Write a recording; the directory must not contain one yet.
 
     `compacted` merges the segments of every hour, as the recorder does when an hour is over.
     """
     prepare(directory)
     segments = directory / "segments"
     if any(segments.iterdir()):
-        raise FileExistsError(f"{directory}: there is a recording already")
+        raise FileExistsError(f"{directory}: already contains a recording")
     schedule = Schedule(plan)
     node = _Node(schedule)
     every = schedule.segments()
@@ -110,7 +110,7 @@ def write(directory: Path, plan: Plan, compacted: bool = True) -> Generated:
 
 
 class _Node:
-    """Everything that moves on the node, between one segment and the next."""
+    """The state of the node, kept from one segment to the next."""
 
     def __init__(self, schedule: Schedule) -> None:
         seed = schedule.plan.seed
@@ -128,19 +128,19 @@ class _Node:
     def segment(self, ticks: Ticks) -> Contents:
         if self._boot is not None and self._boot != ticks.boot:
             for subsystem in (self._cores, self._network, self._memory, self._tasks, self.services):
-                subsystem.forget()
+                subsystem.reset()
         self._boot = ticks.boot
-        pieces = Pieces(ticks, self._rng)
+        segment = SegmentTables(ticks, self._rng)
         traffic = self._network.traffic(ticks)
-        self._cores.write(pieces, traffic)
-        self._network.write(pieces, traffic)
-        homes = self._memory.paths
-        self._memory.write(pieces)
-        self._tasks.write(pieces, homes)
-        self.services.write(pieces)
+        self._cores.write(segment, traffic)
+        self._network.write(segment, traffic)
+        paths = self._memory.paths
+        self._memory.write(segment)
+        self._tasks.write(segment, paths)
+        self.services.write(segment)
         header = {**self._header, "boot_id": self.services.boot_id(ticks.boot)}
-        self._read |= pieces.read
-        return Contents(header, pieces.tables, pieces.listing(), _states(self._read))
+        self._read |= segment.read
+        return Contents(header, segment.tables, segment.readings_table(), _states(self._read))
 
 
 def _header() -> dict[str, Any]:
@@ -150,10 +150,10 @@ def _header() -> dict[str, Any]:
 
 
 def _states(read: frozenset[str]) -> list[list[Any]]:
-    """How every source fared: those that gave a table so far are fine."""
+    """The state of every source: ok if one of its tables was read so far."""
     found = []
     for source in all_sources():
-        state, detail = "skipped", "nobody asked for it"
+        state, detail = "skipped", "opt-in, not requested"
         if any(table(kind) in read for kind in source.rows):
             state, detail = "ok", ""
         elif source.id in _ABSENT:

@@ -1,10 +1,10 @@
-"""A sick node of our own: an ECS agent on a Kubernetes node, in a crash loop that nobody needs.
+"""A sick Kubernetes node: an ECS agent that nobody needs crash-loops and leaves zombies.
 
-What the incident had, under a real systemd: ``kubelet.service`` (a sleeper), and ``ecs.service``,
-enabled by the image, failing and started again for ever, each run leaving dead memory cgroups below
-its slice. They are held by page cache, so that they can be freed. Beside them, under the same
-parent, a neighbour that has cache and anonymous memory to lose, and swap to lose it to. Everything
-is put away by the stage. Only ever in the lab's own machine: it plants units in ``/usr``.
+As in the incident, under a real systemd: ``kubelet.service`` (a sleep), and ``ecs.service``,
+enabled by the image, which fails and restarts forever. Each run leaves dying memory cgroups below
+its slice. Page cache holds them, so that they can be freed. Under the same parent runs a neighbour
+with page cache and anonymous memory, half of it in swap. The stage cleans everything up. Only for
+the lab's VM: it installs units in ``/usr``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lab.stage import Stage
 
 ECS, KUBELET, NEIGHBOUR = "ecs.service", "kubelet.service", "lab-neighbour.service"
 VENDOR, ETC = Path("/usr/lib/systemd/system"), Path("/etc/systemd/system")
-#: Where administrators' units are, which is all that a cure may change.
+#: Directories of administrators' units: the only files that a fix may change.
 TREES = (
     "/etc/systemd/system",
     "/etc/systemd/system.control",
@@ -33,17 +33,17 @@ TREES = (
     "/run/systemd/system.control",
 )
 CACHE, ANON, SWAP = 64 << 20, 32 << 20, 64 << 20
-#: So many a run while the dead are made, and while the node is watched: enough to be traced.
+#: Zombies per run: many to make them fast, few while commands observe the node.
 MANY_TASKS, WATCHED_TASKS = 64, 3
-#: A link and a drop-in get a time that nobody would give them by chance.
+#: An mtime for a link and a drop-in that nothing else would set.
 _THEN_NS = 981_173_106_789_000_000
 
-_SLEEPER = (
+_KUBELET_UNIT = (
     "[Unit]\nDescription=kubelet: The Kubernetes Node Agent\n"
     "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 )
-#: As the deb package of the ECS agent has it: it waits, so no start limit ever ends it.
-_DEB = """\
+#: From the ECS agent's deb: RestartSec=10s stays below the start limit, so it restarts forever.
+_ECS_UNIT = """\
 [Unit]
 Description=Amazon Elastic Container Service - container agent
 Documentation=https://aws.amazon.com/documentation/ecs/
@@ -56,14 +56,14 @@ ExecStart=/usr/libexec/amazon-ecs-init start
 [Install]
 WantedBy=multi-user.target
 """
-_DROP_IN = "# The owner's own.\n[Service]\nEnvironment=ECS_LOGLEVEL=info\n"
-#: It has cache, and memory of its own, of which it sends half to swap (21 is MADV_PAGEOUT).
-_LIVING = """\
+_DROP_IN = "# Added by the owner.\n[Service]\nEnvironment=ECS_LOGLEVEL=info\n"
+#: Fills page cache and anonymous memory, and sends half of the latter to swap (21: MADV_PAGEOUT).
+_NEIGHBOUR = """\
 import contextlib, mmap, signal, sys
 memory = mmap.mmap(-1, int(sys.argv[2]), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 for offset in range(0, len(memory), 4096):
     memory[offset] = 1
-def settle(*_):
+def check(*_):
     with open(sys.argv[1], "rb") as file:
         while file.read(1 << 20):
             pass
@@ -76,48 +76,49 @@ while True:
 """
 
 
-class Sick:
-    """See the module. Nothing is done before it is asked for."""
+class SickNode:
+    """See the module. The constructor changes nothing."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.top = Path(stage.layout.mount_point or "/nonexistent")
         self.home = self.top / SLICE / NEIGHBOUR
         self._agent: Agent | None = None
-        self._swaps = False
+        self._has_swap = False
 
     # Units
 
-    def plant_kubelet(self) -> None:
-        """Enabled, and not started yet."""
-        self._plant(KUBELET, _SLEEPER)
+    def install_kubelet(self) -> None:
+        """Enable kubelet without starting it."""
+        self._install(KUBELET, _KUBELET_UNIT)
         self._enable(KUBELET)
 
-    def plant_ecs(self) -> None:
-        """As the deb package would: enabled, and not started yet. With a drop-in of the owner's."""
-        self._plant(ECS, _DEB)
+    def install_ecs(self) -> None:
+        """Install the agent as its deb would, enabled and not started, with a drop-in by the
+        owner."""
+        self._install(ECS, _ECS_UNIT)
         self._enable(ECS)
         folder = ETC / f"{ECS}.d"
         folder.mkdir()
-        self.stage.later(shutil.rmtree, folder, True)
+        self.stage.at_end(shutil.rmtree, folder, True)
         drop_in = folder / "10-owner.conf"
         drop_in.write_text(_DROP_IN)
         drop_in.chmod(0o640)
         os.utime(drop_in, ns=(_THEN_NS, _THEN_NS))
 
     def start(self) -> None:
-        """The node as it was before it fell ill: kubelet, and somebody who has memory to lose."""
+        """Start the healthy node: kubelet and the neighbour."""
         self.stage.run("systemctl", "daemon-reload")
         self.stage.run("systemctl", "start", KUBELET)
         disk = Path(tempfile.mkdtemp(prefix="lab-pins-", dir="/var/tmp"))
-        self.stage.later(shutil.rmtree, disk, True)
+        self.stage.at_end(shutil.rmtree, disk, True)
         self._agent = Agent(self.stage, ECS, disk=disk)
         self._start_neighbour()
 
-    def fall_ill(self) -> None:
-        """The agent, as the deb has it but quicker: emulation has no days to wait."""
+    def start_crash_loop(self) -> None:
+        """Start the agent as in the deb, but with a faster restart to save time."""
         more = f"StartLimitIntervalSec=0\n[Service]\nSlice={SLICE}\nDelegate=yes\n"
-        text = _DEB.replace("[Service]\n", f"{more}MemoryAccounting=yes\n")
+        text = _ECS_UNIT.replace("[Service]\n", f"{more}MemoryAccounting=yes\n")
         text = text.replace("RestartSec=10s", "RestartSec=300ms")
         text = text.replace("/usr/libexec/amazon-ecs-init start", self.agent.command)
         (VENDOR / ECS).write_text(text)
@@ -125,8 +126,8 @@ class Sick:
         self.stage.run("systemctl", "start", "--no-block", ECS)
 
     def loop_protected(self, name: str) -> None:
-        """A unit that a node lives by, in a loop as well."""
-        self._plant(
+        """Let a protected unit crash-loop too."""
+        self._install(
             name,
             "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/false\n"
             "Restart=always\nRestartSec=500ms\n",
@@ -135,8 +136,8 @@ class Sick:
         self.stage.run("systemctl", "start", "--no-block", name)
         self.stage.until(f"{name} loops", lambda: self.restarts(name) >= 3, 60)
 
-    def forget(self, name: str) -> None:
-        """What `loop_protected` planted."""
+    def remove_unit(self, name: str) -> None:
+        """Remove what `loop_protected` installed."""
         self.stage.run("systemctl", "stop", name, check=False)
         (VENDOR / name).unlink(missing_ok=True)
         self.stage.run("systemctl", "daemon-reload")
@@ -144,13 +145,13 @@ class Sick:
 
     @property
     def agent(self) -> Agent:
-        assert self._agent is not None, "start comes first"
+        assert self._agent is not None, "call start first"
         return self._agent
 
-    def _plant(self, name: str, text: str) -> None:
+    def _install(self, name: str, text: str) -> None:
         path = VENDOR / name
         if not path.exists():
-            self.stage.later(self._uproot, name)
+            self.stage.at_end(self._uninstall, name)
         path.write_text(text)
 
     def _enable(self, name: str) -> None:
@@ -159,13 +160,13 @@ class Sick:
         link.symlink_to(VENDOR / name)
         os.utime(link, ns=(_THEN_NS, _THEN_NS), follow_symlinks=False)
 
-    def _uproot(self, name: str) -> None:
+    def _uninstall(self, name: str) -> None:
         self.stage.run("systemctl", "stop", name, check=False)
         for path in (VENDOR / name, ETC / name, ETC / "multi-user.target.wants" / name):
             path.unlink(missing_ok=True)
         self.stage.run("systemctl", "daemon-reload", check=False)
 
-    # How it is
+    # State
 
     def show(self, unit: str, name: str) -> str:
         return self.stage.run("systemctl", "show", "-p", name, "--value", unit).strip()
@@ -173,71 +174,71 @@ class Sick:
     def restarts(self, unit: str = ECS) -> int:
         return int(self.show(unit, "NRestarts") or 0)
 
-    def runs(self, unit: str = ECS) -> bool:
-        """Or waits to be started again."""
+    def is_active(self, unit: str = ECS) -> bool:
+        """Running, or waiting for a restart."""
         return self.show(unit, "ActiveState") not in ("inactive", "failed")
 
-    def dead(self) -> int:
-        """Dead memory cgroups of the node, counted past any code that is under test: the lowest of
-        three, for an ordinary removal takes a few milliseconds."""
+    def zombies(self) -> int:
+        """Number of zombies on the node, without using code under test: the lowest of three counts,
+        because an ordinary removal takes a few milliseconds."""
         counts = []
         for _ in range(3):
-            counts.append(self._dead_now())
+            counts.append(self._count_zombies())
             time.sleep(0.1)
         return min(counts)
 
-    def _dead_now(self) -> int:
+    def _count_zombies(self) -> int:
         if self.stage.layout.version == 2:
             return number_of(self.top / "cgroup.stat", "nr_dying_descendants")
         lines = Path("/proc/cgroups").read_text().splitlines()
         known = next(int(line.split()[2]) for line in lines if line.startswith("memory"))
         return known - sum(1 for _ in os.walk(self.top))
 
-    def dead_at_most(self, most: int, within_s: float = 20) -> int:
-        """The count once it is that low, or when it was waited for long enough: the kernel lets go
-        of them in its own time."""
+    def wait_for_zombies(self, most: int, within_s: float = 20) -> int:
+        """Wait until there are at most `most`, since the kernel releases them with a delay; returns
+        the count."""
         end = time.monotonic() + within_s
-        while (count := self.dead()) > most and time.monotonic() < end:
+        while (count := self.zombies()) > most and time.monotonic() < end:
             time.sleep(0.5)
         return count
 
     def dig(self, number: int) -> int:
-        """Let the agent leave dead ones until there are so many; then few a run."""
-        self.agent.work(MANY_TASKS)
-        self.stage.until(f"{number} zombies", lambda: self.dead() >= number, within_s=200)
-        self.agent.work(WATCHED_TASKS)
+        """Let the agent leave zombies until there are `number`, then only a few per run."""
+        self.agent.set_tasks(MANY_TASKS)
+        self.stage.until(f"{number} zombies", lambda: self.zombies() >= number, within_s=200)
+        self.agent.set_tasks(WATCHED_TASKS)
         os.sync()
-        return self.dead()
+        return self.zombies()
 
-    # Somebody beside the dead
+    # The neighbour
 
     def _start_neighbour(self) -> None:
         living, cache = self.stage.folder / "living.py", self.stage.folder / "cache"
-        living.write_text(_LIVING)
+        living.write_text(_NEIGHBOUR)
         with cache.open("wb") as file:
             file.truncate(CACHE)  # a hole is page cache once it is read
         self.stage.unit(
             NEIGHBOUR,
-            "[Unit]\nDescription=A neighbour of the dead\n"
+            "[Unit]\nDescription=A neighbour of the zombies\n"
             f"[Service]\nSlice={SLICE}\nMemoryAccounting=yes\n"
             f"ExecStart={sys.executable} -I -S {living} {cache} {ANON}\n",
         )
         self.stage.run("systemctl", "start", NEIGHBOUR)
         self._wait_for_neighbour()
-        if self._is_v1 and self._swaps:
+        if self._is_v1 and self._has_swap:
             self._squeeze()
             self.refresh_neighbour()
 
     def _squeeze(self) -> None:
-        """v1 charges as swap only what has left the swap cache, too, which takes a need of memory:
-        so much that its page cache is not enough."""
+        """v1 charges swap only for pages that left the swap cache. That takes memory pressure
+        beyond what dropping page cache relieves."""
         limit = self.home / "memory.limit_in_bytes"
-        with contextlib.suppress(OSError):  # the last of it may be too busy to go
+        with contextlib.suppress(OSError):  # EBUSY: some pages could not be reclaimed
             limit.write_text(str(ANON * 3 // 4))
         limit.write_text("-1")
 
     def refresh_neighbour(self) -> None:
-        """Have it read its file again, and so its cache back, and half of it be in swap again."""
+        """Let it read its file again and swap half of its memory out again."""
         os.kill(self.neighbour_pid(), signal.SIGHUP)
         self._wait_for_neighbour()
 
@@ -245,17 +246,16 @@ class Sick:
         self.stage.until("the neighbour's memory", self._is_settled, 60)
 
     def _is_settled(self) -> bool:
-        has = self.neighbour()
+        has = self.neighbour_memory()
         whole = has["anonymous"] + has["swapped"] > ANON * 0.9
-        return has["cache"] > CACHE * 0.9 and whole and (has["swapped"] > 0) is self._swaps
+        return has["cache"] > CACHE * 0.9 and whole and (has["swapped"] > 0) is self._has_swap
 
     def neighbour_pid(self) -> int:
         return int(self.show(NEIGHBOUR, "MainPID") or 0)
 
-    def neighbour(self) -> dict[str, int]:
-        """Its page cache and its swap by its cgroup; its anonymous and its swapped memory by its
-        process, too, for swap is accounted only where the kernel was told to. Bytes; 0 where it is
-        gone."""
+    def neighbour_memory(self) -> dict[str, int]:
+        """Bytes, 0 if it is gone: page cache and charged swap from its cgroup, anonymous and
+        swapped memory from its process, because not every kernel accounts swap per cgroup."""
         try:
             cache = number_of(self.home / "memory.stat", "total_cache" if self._is_v1 else "file")
             status = Path(f"/proc/{self.neighbour_pid()}/status")
@@ -277,7 +277,7 @@ class Sick:
         return self.stage.layout.version == 1
 
     def swap_on(self) -> str:
-        """A swap file, where this kernel takes one; else why not."""
+        """Enable a swap file; returns why that failed, or an empty string."""
         place = self.stage.folder / "swap"
         with place.open("wb") as file:
             os.fchmod(file.fileno(), 0o600)
@@ -287,17 +287,17 @@ class Sick:
             self.stage.run("mkswap", place, check=False)
             self.stage.run("swapon", place, check=False)
             if str(place) in Path("/proc/swaps").read_text():
-                self.stage.later(self._swap_off, place)
-                self._swaps = True
+                self.stage.at_end(self._swap_off, place)
+                self._has_swap = True
                 return ""
-        return "no swap could be switched on"
+        return "swap could not be enabled"
 
     def _swap_off(self, place: Path) -> None:
         self.stage.run("swapoff", place, check=False)
 
 
 def number_of(path: Path, name: str) -> int:
-    """The number after a name, in a file of such lines; 0 where it is not there."""
+    """The value of `name` in a file of "name value" lines; 0 if absent."""
     for line in path.read_text().splitlines():
         words = line.split()
         if words and words[0] == name:
@@ -305,9 +305,9 @@ def number_of(path: Path, name: str) -> int:
     return 0
 
 
-def picture(trees: tuple[str, ...] = TREES) -> dict[str, str]:
-    """Every entry of the units' directories: kind, mode, owner, time, and content or target. Of
-    directories no times, since making and removing a file in one changes them."""
+def unit_files(trees: tuple[str, ...] = TREES) -> dict[str, str]:
+    """Every entry of the unit directories: type, mode, owner, mtime, and content hash or link
+    target. No mtime for directories, because creating and removing a file changes it."""
     found: dict[str, str] = {}
     for top in trees:
         for folder, folders, files in os.walk(top):
@@ -331,13 +331,13 @@ def _entry(path: str) -> str:
 
 
 def tree_hash(entries: dict[str, str]) -> str:
-    """One number for a `picture`."""
+    """One hash of all `unit_files`."""
     lines = "\n".join(f"{path}\t{entry}" for path, entry in sorted(entries.items()))
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """What is not as it was, a line each."""
+    """Differences, one line each."""
     return [
         f"{path}: {before.get(path, 'not there')} before, {after.get(path, 'not there')} after"
         for path in sorted({*before, *after})
