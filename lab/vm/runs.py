@@ -87,19 +87,8 @@ def plan(kernel: str, hierarchy: str, job: payload.Job, out: Path) -> Run:
     return Run(found, hierarchy, job, out)
 
 
-def play(run: Run, boots: int = 2) -> list[Outcome]:
-    """Play all scenes of the job in one boot. If the machine itself fails (an emulated kernel
-    freezes now and then), boot again for the remaining scenes."""
-    progress, outcomes = _boot(run)
-    left = tuple(one.scene for one in outcomes if one.scene not in progress.played)
-    if not progress.trouble or not left or boots < 2:
-        return outcomes
-    log(f"{run.name}: {progress.trouble}: once more, for {' '.join(left)}")
-    again = replace(run, job=replace(run.job, scenes=left))
-    return [*(one for one in outcomes if one.scene in progress.played), *play(again, boots - 1)]
-
-
-def _boot(run: Run) -> tuple[Progress, list[Outcome]]:
+def play(run: Run) -> list[Outcome]:
+    """Play all scenes of the job in one boot."""
     require("qemu-system-x86_64", "setpriv")
     parts = prepare(run.kernel.name)
     run.out.mkdir(parents=True, exist_ok=True)
@@ -119,7 +108,7 @@ def _boot(run: Run) -> tuple[Progress, list[Outcome]]:
             kernel = replace(run.kernel, arguments=" ".join(filter(None, words)))
             command = command_line(kernel, run.hierarchy, disks, run.console, more)
             progress = follow(stack.enter_context(Machine(command, folder / "errors")), run)
-        return progress, _collect(run, progress, disks.results)
+        return _collect(run, progress, disks.results)
 
 
 def _disks(parts: Parts, job: payload.Job, folder: Path) -> Disks:

@@ -101,34 +101,6 @@ def test_a_beat_is_no_answer_and_does_not_move_a_deadline(tmp_path: Path, monkey
     assert progress.trouble == "while booting: not done within 0 s"
 
 
-def test_what_a_dead_machine_did_not_come_to_is_played_in_one_more_boot(tmp_path, monkeypatch):
-    booted: list[tuple[str, ...]] = []
-
-    def boot(run: runs.Run) -> tuple[runs.Progress, list[results.Outcome]]:
-        booted.append(run.job.scenes)
-        first, *rest = run.job.scenes
-        progress = runs.Progress(
-            True, None, {first: (0, 9)}, "the machine went off" if rest else ""
-        )
-        outcomes = [results.Outcome(first, "6.1", "v2", "played", 9)]
-        return progress, outcomes + [
-            results.Outcome(item, "6.1", "v2", progress.trouble) for item in rest
-        ]
-
-    monkeypatch.setattr(runs, "_boot", boot)
-    outcomes = runs.play(_run(tmp_path, "idle", "busy", "churn"))
-    assert booted == [("idle", "busy", "churn"), ("busy", "churn")]
-    assert [one.status for one in outcomes] == ["played", "played", "the machine went off"]
-
-
-def test_what_follows_a_scene_that_was_killed_is_not_played_again(tmp_path: Path, monkeypatch):
-    progress = runs.Progress(True, None, {"idle": (124, 60)})
-    killed = [results.Outcome("idle", "6.1", "v2", "did not end in time"),
-              results.Outcome("busy", "6.1", "v2", "not played")]  # fmt: skip
-    monkeypatch.setattr(runs, "_boot", lambda _: (progress, killed))
-    assert runs.play(_run(tmp_path, "idle", "busy")) == killed
-
-
 def test_a_guest_that_gives_up_by_itself_is_believed(tmp_path: Path):
     progress = _follow("echo failed no results disk; sleep 1000", _run(tmp_path, "idle"))
     assert progress.trouble == "no results disk"
