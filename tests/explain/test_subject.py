@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import CommandError
-from sexton.explain.subject import KINDS, WORDS, candidates, concerns, names_for, names_of, nearest
+from sexton.explain.subject import (
+    KINDS,
+    WORDS,
+    _is_task,
+    candidates,
+    concerns,
+    names_for,
+    names_of,
+    nearest,
+)
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupDir, OfflineMemcg
@@ -194,3 +203,9 @@ def test_junk_is_never_more_than_not_found(said: str, others: list[str]):
     for subject in candidates(said, names):
         assert subject.words.isprintable()
     assert len(nearest(said, names)) <= 5
+
+
+@given(st.text("a[/]1", max_size=9), st.text("a[/]1", min_size=1, max_size=6))
+def test_no_task_is_missed_for_how_its_name_begins(name: str, said: str):
+    found = [each for each in candidates(f"task {said}", {"task": (name,)}) if each.kind == "task"]
+    assert bool(found) == (_is_task(said, name) or _is_task(f"task {said}", name))

@@ -105,14 +105,19 @@ def churn(window: Window) -> Churn | None:
 def _from_events(window: Window, traced: Deaths) -> Churn:
     place = placer(window)
     families: dict[tuple[str, str], Family] = {}
+    of_path: dict[str, Family] = {}
     kept = {id(death) for death in traced.unreleased}
     for death in traced.all:
-        path, name = place(death.path)
-        family = families.setdefault((path, path_stem(name)), Family(path))
-        family.names.add(name)
+        family = of_path.get(death.path)
+        if family is None:
+            path, name = place(death.path)
+            family = families.setdefault((path, path_stem(name)), Family(path))
+            family.names.add(name)
+            of_path[death.path] = family
         family.deaths += 1
         family.released += death.released_s is not None
-        family.kept_s += [death.died_s] if id(death) in kept else []
+        if id(death) in kept:
+            family.kept_s.append(death.died_s)
         family.times_s.append(death.died_s)
     return Churn(_busiest(families.values()), traced.births, traced.seconds, traced)
 

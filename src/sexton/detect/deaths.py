@@ -8,11 +8,14 @@ release waits for RCU and a worker thread.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 from sexton.detect.registry import Threshold
 from sexton.detect.witness import remembered
+from sexton.model.row import fields_of
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.window import Batch, Window
 
@@ -21,8 +24,7 @@ GRACE = Threshold(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
+class Death(NamedTuple):
     """One removed cgroup; times are monotonic seconds."""
 
     cgroup_id: int
@@ -31,7 +33,8 @@ class Death:
     released_s: float | None = None
 
 
-class Deaths(NamedTuple):
+@dataclass(frozen=True)
+class Deaths:
     """What was traced between `start_s` and `end_s`; `lost` events were dropped by the buffer."""
 
     all: tuple[Death, ...]
@@ -45,24 +48,25 @@ class Deaths(NamedTuple):
         """How long deaths were watched."""
         return self.end_s - self.start_s
 
-    @property
+    @cached_property
     def released(self) -> tuple[Death, ...]:
         return tuple(death for death in self.all if death.released_s is not None)
 
-    @property
+    @cached_property
     def unreleased(self) -> tuple[Death, ...]:
         """Zombies: dead for longer than the grace and not released."""
-        return tuple(death for death in self.all if self._is_zombie(death))
+        grace = GRACE.value
+        return tuple(death for death in self._left if self.end_s - death.died_s >= grace)
 
-    @property
+    @cached_property
     def pending(self) -> tuple[Death, ...]:
         """Dead too recently to be called zombies."""
-        return tuple(
-            death for death in self.all if death.released_s is None and not self._is_zombie(death)
-        )
+        grace = GRACE.value
+        return tuple(death for death in self._left if self.end_s - death.died_s < grace)
 
-    def _is_zombie(self, death: Death) -> bool:
-        return death.released_s is None and self.end_s - death.died_s >= GRACE.value
+    @property
+    def _left(self) -> list[Death]:
+        return [death for death in self.all if death.released_s is None]
 
 
 @remembered
@@ -114,8 +118,9 @@ def already_dying(window: Window) -> AlreadyDying:
 
 def _in_order(batches: Iterable[Batch[CgroupEvent]]) -> list[CgroupEvent]:
     """Events by time, each once: two readings of one buffer may overlap."""
-    unique = dict.fromkeys(event for batch in batches for event in batch.rows)
-    return sorted(unique, key=lambda event: event.mono_ns)
+    values = attrgetter(*fields_of(CgroupEvent))  # their hash takes a third of a row's
+    unique = {values(event): event for batch in batches for event in batch.rows}
+    return sorted(unique.values(), key=attrgetter("mono_ns"))
 
 
 def _joined(events: Iterable[CgroupEvent]) -> tuple[list[Death], int]:
@@ -129,12 +134,12 @@ def _joined(events: Iterable[CgroupEvent]) -> tuple[list[Death], int]:
             births += 1
             index = open_at.pop(event.cgroup_id, None)
             if index is not None:  # an id is reused only after a release, which was lost
-                found[index] = replace(found[index], released_s=moment)
+                found[index] = found[index]._replace(released_s=moment)
         elif event.kind == "rmdir":
             open_at[event.cgroup_id] = len(found)
             found.append(Death(event.cgroup_id, event.path, moment))
         elif event.kind == "release":
             index = open_at.pop(event.cgroup_id, None)
             if index is not None:  # else it died before the trace began
-                found[index] = replace(found[index], released_s=moment)
+                found[index] = found[index]._replace(released_s=moment)
     return found, births

@@ -125,10 +125,9 @@ def _period(unit: Unit | None, seen: RestartCount, marks: _Marks) -> float | Non
 
 def timers(window: Window) -> Iterator[Account]:
     first: dict[str, int] = {}
-    for batch in window.batches(Timer) or ():
-        for timer in batch.rows:
-            if timer.last_trigger_us:
-                first.setdefault(timer.name, timer.last_trigger_us)
+    for timer in window.changes(Timer, ("last_trigger_us",)):
+        if timer.last_trigger_us:
+            first.setdefault(timer.name, timer.last_trigger_us)
     homes = {unit.name: unit.cgroup for unit in window.latest(Unit) or ()}
     uptime_s = window.node.uptime_s if window.node is not None else None
     for timer in window.latest(Timer) or ():

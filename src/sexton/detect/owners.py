@@ -21,7 +21,7 @@ again, the dead are shown below the new one.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from sexton.detect.deaths import already_dying, deaths
@@ -147,27 +147,24 @@ def _named(window: Window) -> _Heaps:
     place = placer(window)
     heaps: _Heaps = defaultdict(_Heap)
 
-    def heap_of(dead: str) -> _Heap:
-        path, name = place(dead)
-        heap = heaps[path, path_stem(name)]
-        heap.names.add(name)
-        return heap
+    def counted(paths: Iterable[str]) -> Iterator[tuple[_Heap, int]]:
+        for dead, number in Counter(paths).items():
+            path, name = place(dead)
+            heap = heaps[path, path_stem(name)]
+            heap.names.add(name)
+            yield heap, number
 
     traced = deaths(window)
     stayed = traced.unreleased if traced else ()
     sure = traced is None or not traced.lost or confirms(growth(window), len(stayed))
-    for death in stayed:
-        heap = heap_of(death.path)
-        heap.traced += 1
+    for heap, number in counted(death.path for death in stayed):
+        heap.traced += number
         heap.raise_strength(Strength.PROVEN if sure else Strength.LIKELY)
     before = already_dying(window)
-    for death in before.deaths:
-        heap = heap_of(death.path)
-        heap.before += 1
+    for heap, number in counted(death.path for death in before.deaths):
+        heap.before += number
         heap.raise_strength(Strength.PROVEN if before.sure else Strength.LIKELY)
-    listed = Counter(memcg.path for memcg in window.latest(OfflineMemcg) or ())
-    for dead, number in listed.items():
-        heap = heap_of(dead)
+    for heap, number in counted(memcg.path for memcg in window.latest(OfflineMemcg) or ()):
         heap.listed += number
         heap.strength = Strength.PROVEN
     return heaps

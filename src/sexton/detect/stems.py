@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 _ESCAPE = r"\\x[0-9a-f]{2}|"  # systemd's escape of one character: part of the name, kept
 #: Tried in order: the last letter of ``pod`` is a hexadecimal digit, too.
@@ -67,6 +68,7 @@ def _replace(patterns: Iterable[re.Pattern[str]], text: str) -> str:
     return text
 
 
+@lru_cache(10_000)  # churn, owners and ledger ask for the same names
 def path_stem(path: str) -> str:
     """The stem of every part of a relative path.
 

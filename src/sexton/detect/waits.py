@@ -322,17 +322,16 @@ def _silences(window: Window, share_percent: float) -> list[Silence]:
     series = core_series(window)
     if not served or series is None or not can_tell(window):
         return []
-    counts = list(window.columns(SoftirqCount, ("net_rx",), lambda key: key[0] in served))
-    polls = steps_of(counts)
     # A mean over several steps is never above all of them: most cores need no closer look.
     highest = np.fmax.reduce(series.percent(series.system), axis=1, initial=0.0)
     busy = {core for core, most in zip(series.cores, highest, strict=True) if most >= share_percent}
+    busy &= {*served}
+    counts = list(window.columns(SoftirqCount, ("net_rx",), lambda key: key[0] in busy))
+    polls = steps_of(counts)
     overlap = Overlap(series, polls.start, polls.end)
     found: list[Silence] = []
     for row, thing in enumerate(polls.things):
         core = cast("int", thing[0])
-        if core not in busy:
-            continue
         ran = polls.moved["net_rx"][row]
         silent = (ran == 0) & (overlap.system(core) >= share_percent)
         for run in runs(polls, silent[None]):

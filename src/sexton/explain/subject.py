@@ -88,7 +88,9 @@ def names_for(query: str, window: Window) -> Names:
     node or the recording is examined. Tables with few additional names are read only if the others
     lack the name.
     """
-    names = names_of(window)
+    word = query.strip().partition(" ")[0].lower()
+    numbered = WORDS.get(word) in _NUMBERED or _GLUED.fullmatch(query.strip()) is not None
+    names = _names(_named(window, numbered=numbered))
     if candidates(query, names):
         return names
     rest = _names(_named_elsewhere(window))
@@ -110,10 +112,12 @@ def _names(named: Iterable[tuple[str, str]]) -> Names:
 
 
 _Column = tuple[str, type[Row], str]
-#: Columns with names, and columns with a few more: of what existed only between two readings.
+#: Columns with numbers, columns with names, and columns with a few more: of what existed only
+#: between two readings.
+_NUMBERS: tuple[_Column, ...] = (("core", CoreTimes, "cpu"), ("irq", NicQueue, "irq"))
 _COLUMNS: tuple[_Column, ...] = (
-    ("core", CoreTimes, "cpu"), ("nic", Nic, "name"), ("nic", NetDevice, "name"),
-    ("irq", NicQueue, "irq"), ("unit", Unit, "name"), ("unit", Timer, "name"),
+    ("nic", Nic, "name"), ("nic", NetDevice, "name"),
+    ("unit", Unit, "name"), ("unit", Timer, "name"),
     ("unit", RestartMark, "unit"), ("cgroup", CgroupDir, "path"),
     ("cgroup", CgroupThrottle, "path"), ("cgroup", CgroupEvent, "path"),
     ("mount", Filesystem, "mount_point"), ("device", Filesystem, "device"),
@@ -132,7 +136,7 @@ QUICK_TABLES: frozenset[type[Row]] = frozenset(
 )
 #: Every table with names of what is on a node, and log lines that contain some.
 NAME_TABLES: frozenset[type[Row]] = QUICK_TABLES | {
-    *(table for _, table, _ in (*_COLUMNS, *_MORE_COLUMNS)),
+    *(table for _, table, _ in (*_NUMBERS, *_COLUMNS, *_MORE_COLUMNS)),
     KernelEvent,
     ServiceEvent,
 }
@@ -157,8 +161,10 @@ def may_appear(query: str, stacks: bool) -> bool:
     return stacks and _FUNCTION.fullmatch(text) is not None
 
 
-def _named(window: Window) -> Iterator[tuple[str, str]]:
+def _named(window: Window, *, numbered: bool = True) -> Iterator[tuple[str, str]]:
+    """A bare word means no core: their numbers are read only if they may be meant."""
     yield from (("symptom", name) for name in detector_ids())
+    yield from _in_columns(window, _NUMBERS if numbered else ())
     yield from _in_columns(window, _COLUMNS)
     yield from (("job", mark.text) for mark in window.all(Mark) or ())
     for nic, queue in window.distinct(NicQueue, ("nic", "queue")):
@@ -173,7 +179,7 @@ def _named(window: Window) -> Iterator[tuple[str, str]]:
 
 def _named_elsewhere(window: Window) -> Iterator[tuple[str, str]]:
     yield from _threads(window, StackCount)
-    yield from _in_columns(window, _MORE_COLUMNS)
+    yield from _in_columns(window, (*_NUMBERS, *_MORE_COLUMNS))
 
 
 def _in_columns(window: Window, columns: Iterable[_Column]) -> Iterator[tuple[str, str]]:
@@ -239,7 +245,9 @@ def _of_kind(kind: str, text: str, names: Names, *, by_pid: bool = False) -> Ite
         named = exact or next(stems, None)
     elif kind == "task":
         wanted = f"[{wanted}]" if by_pid else wanted
-        named = wanted if any(_is_task(wanted, name) for name in known) else None
+        begins = wanted.partition("[")[0]  # so does every name of it
+        alike = (name for name in known if name.startswith(begins))
+        named = wanted if any(_is_task(wanted, name) for name in alike) else None
     elif kind == "cgroup":
         below = any(name == wanted or name.startswith(wanted.rstrip("/") + "/") for name in known)
         named = wanted if wanted.startswith("/") and below else None

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sexton.detect.detectors.cpu.cpu_steal import detect
+from sexton.detect.detectors.cpu.cpu_steal import LASTING, detect
 from sexton.model.finding import Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
+from sexton.series.cores import core_series
+from sexton.series.load import highest
 from tests.support.windows import make_window
 
 
@@ -53,3 +57,28 @@ def test_a_counter_that_went_backwards_is_unknown():
     rows = [CoreTimes(0, 0, 0, 0, 0, 0, 0, 0, steal) for steal in (9000, 10)]
     window = make_window([(0.0, rows[:1]), (10.0, rows[1:])])
     assert detect(window).verdict is Verdict.UNKNOWN
+
+
+@given(
+    st.lists(
+        st.lists(st.integers(0, 150) | st.none(), min_size=25, max_size=25), min_size=1, max_size=4
+    )
+)
+def test_the_most_stolen_is_the_largest_mean_of_any_core(stolen):
+    readings = []
+    for at in range(25):
+        rows = []
+        for cpu, steps in enumerate(stolen):
+            if steps[at] is not None:  # else the core was offline
+                total = sum(step or 0 for step in steps[: at + 1])
+                rows.append(CoreTimes(cpu, 0, 0, 0, 1000 * at - total, 0, 0, 0, total))
+        readings.append((float(at), rows))
+    window = make_window(readings)
+    series = core_series(window)
+    if series is None:
+        return
+    finding = detect(window)
+    if finding.verdict is Verdict.ABSENT:
+        share = series.percent(series.stolen)
+        means = [highest(series.start, series.end, each, LASTING.value) or 0.0 for each in share]
+        assert finding.evidence[0].number == max(means)

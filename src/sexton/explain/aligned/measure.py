@@ -44,78 +44,71 @@ class Measured(NamedTuple):
     onset: F32
 
 
-class _Points(NamedTuple):
-    """Moments as positions between readings."""
-
-    place: Ints
-    part: F64
-
-    def of(self, running: F64) -> F64:
-        """A running sum at each moment, interpolated."""
-        left, right = running[:, self.place - 1], running[:, self.place]
-        found: F64 = left + self.part * (right - left)
-        return found
-
-
 def measured(signals: Iterable[Signal], layout: Layout) -> Iterator[Measured]:
     """Measure signals in batches of those with the same readings."""
-    near = _Near(layout)
     batch: list[Signal] = []
+    places: _Places | None = None
     for signal in signals:
-        if batch and (
-            signal.mono_s is not batch[0].mono_s
-            or len(batch) >= _TOGETHER
-            or len(batch) * len(signal.mono_s) >= _MOST_VALUES
-        ):
-            yield _measured(batch, layout, near)
+        if places is None or signal.mono_s is not places.of:
+            if batch and places is not None:
+                yield _measured(batch, places)
+            batch, places = [], _Places(signal.mono_s, layout)
+        elif len(batch) >= _TOGETHER or len(batch) * len(signal.mono_s) >= _MOST_VALUES:
+            yield _measured(batch, places)
             batch = []
         batch.append(signal)
-    if batch:
-        yield _measured(batch, layout, near)
+    if batch and places is not None:
+        yield _measured(batch, places)
 
 
-class _Near:
-    """Finds the readings in or just outside a window: the others need not be summed."""
+class _Places:
+    """Where windows and bins lie among the readings `of` a table: the same for all its signals."""
 
-    def __init__(self, layout: Layout) -> None:
-        windows = np.array(layout.windows).reshape(-1, 2)
-        self._start, self._end = windows[:, 0], windows[:, 1]
-        self._of: F64 | None = None
-        self._kept: Ints = np.empty(0, np.intp)
+    def __init__(self, of: F64, layout: Layout) -> None:
+        self.of = of
+        #: Readings in or just outside a window: the others need not be summed.
+        self.kept = _near(of, np.array(layout.windows).reshape(-1, 2))
+        self.mono: F64 = of[self.kept]
+        ends = np.array(layout.ends)
+        events = np.array([stratum.event for stratum in layout.strata])
+        self.shape = (len(layout.spans), len(ends), len(events))
+        self.windows: list[_Between] = []
+        if len(self.mono) < 2:
+            return
+        last = _slid(self.mono, ends)
+        self.windows = [_Between(self.mono, last - span, last) for span in layout.spans]
+        edges = np.linspace(-layout.lookback_s, 0.0, BINS + 1) + _slid(self.mono, events)[:, None]
+        self.bins = _Between(self.mono, edges[:, :-1].ravel(), edges[:, 1:].ravel())
 
-    def kept(self, mono: F64) -> Ints:
-        if self._of is not mono:
-            change = np.zeros(len(mono) + 1, np.intp)
-            # A window may slide back by a step, and its first step begins with a reading before.
-            first = np.searchsorted(mono, self._start) - 4
-            np.add.at(change, np.maximum(first, 0), 1)
-            np.add.at(change, np.minimum(np.searchsorted(mono, self._end) + 2, len(mono)), -1)
-            self._of, self._kept = mono, np.flatnonzero(np.cumsum(change[:-1]) > 0)
-        return self._kept
+
+def _near(mono: F64, windows: F64) -> Ints:
+    change = np.zeros(len(mono) + 1, np.intp)
+    # A window may slide back by a step, and its first step begins with a reading before.
+    first = np.searchsorted(mono, windows[:, 0]) - 4
+    np.add.at(change, np.maximum(first, 0), 1)
+    np.add.at(change, np.minimum(np.searchsorted(mono, windows[:, 1]) + 2, len(mono)), -1)
+    return np.flatnonzero(np.cumsum(change[:-1]) > 0)
 
 
-def _measured(batch: list[Signal], layout: Layout, near: _Near) -> Measured:
-    kept = near.kept(batch[0].mono_s)
-    mono = batch[0].mono_s[kept]
-    values = np.stack([signal.value[kept] for signal in batch]).astype(np.float64)
-    if len(kept):
-        values[:, np.flatnonzero(np.diff(kept, prepend=-2) > 1)] = np.nan  # steps across a gap
+def _measured(batch: list[Signal], places: _Places) -> Measured:
+    kept, mono = places.kept, places.mono
     labels = [Label(signal.kind, signal.about, signal.name, signal.unit) for signal in batch]
-    ends = np.array(layout.ends)
-    events = np.array([stratum.event for stratum in layout.strata])
-    if len(mono) < 2:
-        nothing = np.full((len(layout.spans), len(batch), len(ends)), np.nan, np.float32)
-        return Measured(labels, nothing, np.full((len(batch), len(events), BINS), np.nan, "f4"))
+    spans, ends, events = places.shape
+    shape = (len(batch), events, BINS)
+    if not places.windows:
+        nothing = np.full((spans, len(batch), ends), np.nan, np.float32)
+        return Measured(labels, nothing, np.full(shape, np.nan, np.float32))
+    values = np.stack([signal.value[kept] for signal in batch]).astype(np.float64)
+    values[:, np.flatnonzero(np.diff(kept, prepend=-2) > 1)] = np.nan  # steps across a gap
     spent = np.diff(mono)
     steps = values[:, 1:] * spent
     known = np.isfinite(steps)
+    if (known == known[0]).all():
+        known = known[:1]  # read together, mostly the same steps are known of all
     running = _running(np.where(known, steps, 0.0))
     seen = _running(known * spent)
-    last = _slid(mono, ends)
-    windows = np.stack([_means((running, seen), mono, last - span, last) for span in layout.spans])
-    edges = np.linspace(-layout.lookback_s, 0.0, BINS + 1) + _slid(mono, events)[:, None]
-    shape = (len(batch), len(events), BINS)
-    onset = _means((running, seen), mono, edges[:, :-1].ravel(), edges[:, 1:].ravel())
+    windows = np.stack([window.means(running, seen) for window in places.windows])
+    onset = places.bins.means(running, seen)
     return Measured(labels, windows.astype(np.float32), onset.astype(np.float32).reshape(shape))
 
 
@@ -142,16 +135,36 @@ def _slid(mono: F64, ends: F64) -> F64:
     return np.where(past & (ends - mono[-1] <= most), mono[-1], found)
 
 
-def _means(sums: tuple[F64, F64], mono: F64, start: F64, end: F64) -> F64:
-    """Means between moments, NaN if less than half is known."""
-    one, two = _points(mono, start), _points(mono, end)
-    running, seen = sums
-    whole = two.of(seen) - one.of(seen)
-    enough = whole >= (end - start) / 2 - 1e-9
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = (two.of(running) - one.of(running)) / whole
-    found: F64 = np.where(enough, means, np.nan)
-    return found
+class _Between:
+    """From some moments to others, as positions between readings."""
+
+    def __init__(self, mono: F64, start: F64, end: F64) -> None:
+        self._start, self._end = _points(mono, start), _points(mono, end)
+        self._enough = (end - start) / 2 - 1e-9
+
+    def means(self, running: F64, seen: F64) -> F64:
+        """Means by running sums of values and of known seconds, NaN if less than half is known."""
+        whole = self._moved(seen)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            means = self._moved(running) / whole
+        found: F64 = np.where(whole >= self._enough, means, np.nan)
+        return found
+
+    def _moved(self, running: F64) -> F64:
+        return self._end.of(running) - self._start.of(running)
+
+
+class _Points(NamedTuple):
+    """Moments as positions between readings."""
+
+    place: Ints
+    part: F64
+
+    def of(self, running: F64) -> F64:
+        """A running sum at each moment, interpolated."""
+        left, right = running[:, self.place - 1], running[:, self.place]
+        found: F64 = left + self.part * (right - left)
+        return found
 
 
 def _points(mono: F64, moments: F64) -> _Points:

@@ -20,6 +20,7 @@ hypervisor: run fewer virtual cores per real one, or pin them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.cores import core_series
 from sexton.series.load import Stretch, high, highest
+from sexton.series.rates import F64, SLACK, Floats, stretches, sums
 
 NAME = "cpu_steal"
 
@@ -82,9 +84,10 @@ def detect(window: Window) -> Finding:
         # A core that was read only once has no step.
         known = np.flatnonzero(~np.isnan(share).all(axis=1))
         most = (0.0, max(cores[row] for row in known.tolist()))
+        mean = _means(start, end)
         for peak, core, row in sorted(zip(peaks, cores, range(len(cores)), strict=True))[::-1]:
             if peak >= max(most[0], 1e-9):
-                most = max(most, (highest(start, end, share[row], LASTING.value) or 0.0, core))
+                most = max(most, (mean(share[row]), core))
         percent, core = most
         evidence = _evidence(core, percent, f"in {duration(window.seconds)}")
         return absent(NAME, f"at most {percent:.0f} % of a core stolen (core {core})", [evidence])
@@ -104,6 +107,21 @@ def detect(window: Window) -> Finding:
             for item in taken[:_SHOWN]
         ),
     )
+
+
+def _means(start: F64, end: F64) -> Callable[[Floats], float]:
+    """A function for the largest mean of a core over `LASTING` seconds, as `highest`: the stretches
+    are the same for all cores, unless a step is unknown, and take longer than their means."""
+    first = stretches(start, end, LASTING.value * 1.05)
+    spent, length = end - start, end - start[first]
+    enough = length >= min(LASTING.value * SLACK, float(length.max()))
+
+    def mean(share: Floats) -> float:
+        if np.isnan(share).any():
+            return highest(start, end, share, LASTING.value) or 0.0
+        return float((sums(share * spent, first)[enough] / length[enough]).max())
+
+    return mean
 
 
 def _evidence(core: int, share: float, when: str) -> Evidence:
