@@ -137,7 +137,7 @@ def test_a_file_is_opened_once(hour, monkeypatch, listed):
         monkeypatch.setattr(TableFile, "runs", lambda *_: None)
     assert list(reader.columns(VmCounter, ("value",)))
     assert reader.distinct(VmCounter, ("name",))
-    assert opened.count("vm_counter.parquet") == 2, "once for each question"
+    assert opened.count("vm_counter.parquet") == 1
 
 
 def test_names_are_known_without_reading_a_row(hour, monkeypatch):

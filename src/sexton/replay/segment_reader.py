@@ -25,7 +25,7 @@ from sexton.store.arrays import coded, numbers
 from sexton.store.recording import Segment
 from sexton.store.runs import Runs, joined, pieces, runs_of
 from sexton.store.schema import MONO, WALL, texts_of
-from sexton.store.sealed import TableFile, open_table
+from sexton.store.sealed import TableFile
 
 F64 = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -107,7 +107,7 @@ class SegmentReader:
         names, code, every = self._list()
         if table(kind) not in names:
             return _NO_READINGS
-        mine = every.some(code == names.index(table(kind)))
+        mine = every.some(np.flatnonzero(code == names.index(table(kind))))
         if (np.diff(mine.mono) > 0).all():
             return mine
         order = np.argsort(mine.mono, kind="stable")
@@ -221,7 +221,7 @@ class SegmentReader:
     def part(self, kind: type[Row], columns: Sequence[str], part: Interval) -> pa.Table | None:
         """Readings in an interval of a table, read one row group at a time; `None` if the table has
         only one or cannot be read this way."""
-        source = self._file(kind, texts_of(kind))
+        source = self._file(kind)
         if source is None or source.num_row_groups < 2:
             return None
         parts = []
@@ -255,14 +255,11 @@ class SegmentReader:
             )
         return [] if found is None else runs_of(found, fields).things
 
-    def _file(self, kind: type[Row], coded: Sequence[str] | None = None) -> TableFile | None:
+    def _file(self, kind: type[Row]) -> TableFile | None:
         """A sealed table's file. If `None`, read it by `segment.table`, which reports why."""
-        if not self.segment.sealed or not kind.entity:
-            return None
-        if coded is None:
-            coded = [name for name in kind.entity if name in texts_of(kind)]
-        with suppress(StoreError):
-            return open_table(self.segment.path, table(kind), self.segment.manifest, coded)
+        if self.segment.sealed and kind.entity:
+            with suppress(StoreError):
+                return self.segment.file(kind)
         return None
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,6 +49,8 @@ from sexton.store.schema import MONO, POSITION, TIME, WALL, check_columns, check
 
 _ZSTD_LEVEL = 3
 _COUNTERS = (pa.types.is_int64, pa.types.is_uint64)
+#: Bytes of files that stay open, in all and of each. A larger one would push out many small ones.
+_MOST_OPEN, _LARGEST_OPEN = 24 << 20, 1 << 20
 
 
 class Contents(NamedTuple):
@@ -195,10 +198,42 @@ def read_table(
     return None if source is None else source.read(columns)
 
 
-class TableFile:
-    """A table's file, checked against the manifest and not yet decoded."""
+class OpenFiles:
+    """The files that were used last: several detectors ask for the same table, and to read and
+    check its file takes as long as to decode some columns."""
 
-    def __init__(self, source: pq.ParquetFile, name: str, place: str) -> None:
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Path, str, Sequence[str]], TableFile] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[OpenFiles], tuple[()]]:
+        return OpenFiles, ()  # another process opens its own
+
+    def open(
+        self, directory: Path, name: str, manifest: Mapping[str, Any], coded: Sequence[str] = ()
+    ) -> TableFile | None:
+        """As `open_table`."""
+        key = (directory, name, tuple(coded))
+        with self._lock:
+            kept = self._kept.pop(key, None)
+        if kept is None:
+            found = open_table(directory, name, manifest, coded)
+            if found is None or found.bytes > _LARGEST_OPEN:
+                return found
+            kept = found
+        with self._lock:
+            self._kept[key] = kept  # the one used last is the last to go
+            size = sum(file.bytes for file in self._kept.values())
+            while size > _MOST_OPEN:
+                size -= self._kept.pop(next(iter(self._kept))).bytes
+        return kept
+
+
+class TableFile:
+    """A table's file, checked against the manifest and not yet decoded. Threads may share it."""
+
+    def __init__(self, source: pq.ParquetFile, name: str, place: str, size: int) -> None:
+        self.bytes = size
         self.metadata = source.metadata
         self.num_row_groups: int = source.num_row_groups
         self._source, self._name, self._place = source, name, place
@@ -206,6 +241,8 @@ class TableFile:
         self._rows: list[int] = [
             self.metadata.row_group(group).num_rows for group in range(self.num_row_groups)
         ]
+        self._lock = threading.Lock()
+        self._runs: dict[Sequence[str], list[Runs] | None] = {}
 
     @property
     def names(self) -> list[str]:
@@ -215,8 +252,11 @@ class TableFile:
 
     def runs(self, keys: Sequence[str]) -> list[Runs] | None:
         """The runs of each row group; `None` if the file does not list them."""
-        listed = (self.metadata.metadata or {}).get(LISTED)
-        return None if listed is None else decoded(listed, keys, self._rows)
+        key = tuple(keys)
+        if key not in self._runs:
+            listed = (self.metadata.metadata or {}).get(LISTED)
+            self._runs[key] = None if listed is None else decoded(listed, keys, self._rows)
+        return self._runs[key]
 
     def times(self, group: int) -> tuple[float, float]:
         """When the first and last rows of a row group were read; infinite if unknown."""
@@ -252,7 +292,8 @@ class TableFile:
         needed = self._bytes(self.names if known is None else known, groups)
         if needed > largest_read():
             raise StoreError(f"{needed >> 20:,} MB in memory, too large")
-        found = self._source.read_row_groups(list(groups), columns=known, use_threads=False)
+        with self._lock:
+            found = self._source.read_row_groups(list(groups), columns=known, use_threads=False)
         return checked_table(self._name, found)
 
     def _bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
@@ -294,7 +335,7 @@ def open_table(
             words = [column for column in coded if column in there] or None
             source = pq.ParquetFile(pa.BufferReader(content), read_dictionary=words)
         known = "" if "annex" in manifest else name  # tables of an annex are not rows
-        opened = TableFile(source, known, place)
+        opened = TableFile(source, known, place, len(content))
         check_columns(known, opened.names)
     except StoreError as error:
         raise StoreError(f"{place}: {error}") from None
