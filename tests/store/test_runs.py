@@ -27,24 +27,31 @@ from tests.support.recordings import BOOT, WALL_S, write_sealed
 START_S = 3600.0 - WALL_S % 3600
 NAMES = ["pgfault", "a\udcff\x1b[0m", *(f"counter_{number}" for number in range(6))]
 
+STILL = ("counter_1", "counter_2", "counter_3")
 
-@pytest.fixture
-def hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An hour of row groups that end within a run; a counter goes and comes back."""
+
+@pytest.fixture(params=[400, 100], ids=["whole runs", "parts of runs"])
+def hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    """An hour of row groups of two runs each, or that end within a run; a counter goes and comes
+    back, and some never change."""
     monkeypatch.setattr(compaction, "_MOST_ROWS", 1_500)
-    monkeypatch.setattr(compaction, "_GROUP_ROWS", 333)
+    monkeypatch.setattr(compaction, "_GROUP_ROWS", request.param)
     for index in range(10):
         batches = []
         for second in range(60):
             mono = START_S + 60 * index + second
             there = [name for name in NAMES if name != "counter_3" or index not in (3, 4)]
-            rows = tuple(VmCounter(name, int(mono) + len(name)) for name in there)
+            rows = tuple(VmCounter(name, value_of(name, mono)) for name in there)
             batches.append(Batch(mono, WALL_S + mono, rows))
         write_sealed(tmp_path, [{VmCounter: batches}], 1 + index)
     done = compact(tmp_path, Limits(1e12, 1 << 40), settled_s=None)
     assert (done.segments, done.problems) == (1, [])
     drop_replaced(tmp_path / "segments")
     return tmp_path
+
+
+def value_of(name: str, mono: float) -> int:
+    return 7 if name in STILL else int(mono) + len(name)
 
 
 def reader_of(place: Path) -> SpanReader:

@@ -6,7 +6,7 @@ holds (`sexton.store.runs`), and its time range.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -19,11 +19,12 @@ import pyarrow as pa
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.window import Key, Wanted
-from sexton.replay.matrix import Matrix
+from sexton.replay.matrix import Matrix, Rows
 from sexton.replay.span import Span
+from sexton.sandbox import largest_read
 from sexton.store.arrays import coded, numbers
 from sexton.store.recording import Segment
-from sexton.store.runs import Runs, joined, pieces, runs_of
+from sexton.store.runs import Runs, end_to_end, joined, pieces, runs_of
 from sexton.store.schema import MONO, WALL, texts_of
 from sexton.store.sealed import TableFile
 
@@ -170,12 +171,12 @@ class SegmentReader:
             if found is None:
                 return None
         listed = self.readings(kind)
-        if found is None or (not found[0].num_rows and len(listed.mono)):
+        if found is None or (not found.runs.rows and len(listed.mono)):
             mono = listed.mono[listed.rows > 0] if found is not None else np.empty(0)
             times = self.times(kind, mono)
             number = len(times.mono) if near is None else int(within(times.mono, near).sum())
             return Piece(times, [], {name: np.empty((0, number)) for name in names})
-        made = Matrix(*found, wanted)
+        made = Matrix(found, wanted)
         mono = made.mono
         if wanted is not None:  # at some readings only other things may have been present
             mono = np.union1d(mono, listed.mono[listed.rows > 0])
@@ -200,7 +201,7 @@ class SegmentReader:
 
     def rows(
         self, kind: type[Row], names: Sequence[str], wanted: Wanted | None = None, near: Near = None
-    ) -> tuple[pa.Table, Runs] | None:
+    ) -> Rows | None:
         """Time and some columns of a table, and its runs: at least of the wanted things and of the
         readings in `near`. `None` if its file cannot be read."""
         columns = (MONO, *names)
@@ -213,10 +214,10 @@ class SegmentReader:
                 if listed is not None or not few:
                     return _wanted_rows(source, (kind, columns, wanted), groups, listed)
                 found = source.read((*columns, *kind.entity))
-                return found, runs_of(found, kind.entity)
+                return Rows(found, runs_of(found, kind.entity))
         texts = [name for name in kind.entity if name in texts_of(kind)]
         found = self.segment.table(kind, (*columns, *kind.entity), texts)
-        return None if found is None else (found, runs_of(found, kind.entity))
+        return None if found is None else Rows(found, runs_of(found, kind.entity))
 
     def part(self, kind: type[Row], columns: Sequence[str], part: Interval) -> pa.Table | None:
         """Readings in an interval of a table, read one row group at a time; `None` if the table has
@@ -285,11 +286,13 @@ def _wanted_rows(
     what: tuple[type[Row], Sequence[str], Wanted | None],
     groups: Sequence[int],
     listed: Sequence[Runs] | None,
-) -> tuple[pa.Table, Runs]:
+) -> Rows:
     """The rows of the wanted things in some row groups, and their runs."""
     kind, columns, wanted = what
+    if listed is not None and all(listed[group].even for group in groups):
+        return _even_rows(source, columns[1:], wanted, {at: listed[at] for at in groups})
     if wanted is None and listed is not None:
-        return source.read(columns, groups), joined([listed[group] for group in groups])
+        return Rows(source.read(columns, groups), joined([listed[group] for group in groups]))
     parts: list[pa.Table] = []
     every: list[Runs] = []
     for group in groups:
@@ -298,12 +301,53 @@ def _wanted_rows(
         if len(some):
             found = source.read(columns, [group])
             parts += [found.slice(*piece) for piece in pieces(some, runs)]
-            lengths = runs.lengths[list(some)]
-            starts = np.cumsum(lengths) - lengths
-            every.append(Runs(starts, [runs.things[at] for at in some], int(lengths.sum())))
+            every.append(runs.at(some))
     if not parts:
-        return source.read(columns, []), Runs(np.empty(0, np.int64), [], 0)
-    return pa.concat_tables(parts), joined(every)
+        return Rows(source.read(columns, []), Runs(np.empty(0, np.int64), [], 0))
+    return Rows(pa.concat_tables(parts), joined(every))
+
+
+def _even_rows(
+    source: TableFile, names: Sequence[str], wanted: Wanted | None, listed: Mapping[int, Runs]
+) -> Rows:
+    """The same for row groups with the same readings of each thing. Times are decoded only of one,
+    and a row group in which no wanted thing changed not at all."""
+    parts = [source.read(names, [] if wanted is not None else list(listed))]
+    every: list[Runs] = []
+    moments: list[tuple[F64, int]] = []
+    for group, runs in listed.items():
+        some = range(len(runs.things)) if wanted is None else runs.some(wanted)
+        if not len(some):
+            continue
+        if wanted is not None:
+            found = _unchanged(source, names, runs, some)
+            if found is None:
+                found = source.read(names, [group])
+                parts += [found.slice(*piece) for piece in pieces(some, runs)]
+            else:
+                parts.append(found)
+        every.append(runs.at(some))
+        moments.append((source.first_times(group, int(runs.lengths[0])), len(some)))
+    return Rows(pa.concat_tables(parts), end_to_end(every), moments)
+
+
+def _unchanged(
+    source: TableFile, names: Sequence[str], runs: Runs, some: Sequence[int]
+) -> pa.Table | None:
+    """The rows of these runs if none of them changed in the only column that is wanted; else
+    `None`."""
+    if runs.still is None or list(names) != [runs.still[0]] or names[0] not in source.names:
+        return None
+    values = [runs.still[1][at] for at in some]
+    field = source.field(names[0])
+    if None in values or not pa.types.is_integer(field.type) or 8 * runs.rows > largest_read():
+        return None
+    try:
+        every = np.array(values, field.type.to_pandas_dtype())
+    except OverflowError:  # the list is wrong
+        return None
+    rows = pa.array(np.repeat(every, runs.lengths[list(some)]))
+    return pa.table([rows], pa.schema([field]))
 
 
 def within(mono: F64, near: Sequence[Interval]) -> Bools:

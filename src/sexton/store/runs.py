@@ -4,6 +4,10 @@ In a sealed table the rows of each thing are together. A compacted hour of NIC c
 million rows and some thousand runs, so its file lists them in its footer: a reader then knows which
 row groups hold a thing, and which rows are whose, without decoding the key columns. For a file
 without the list, from an older version, the key columns are read.
+
+The list also says two things that save most of the decoding. Of a row group: whether all its runs
+are of the same readings, which is usual; then the times of its first run are those of all. Of a run
+in a table of counters by name: its value, if that never changed; most counters of errors never do.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sexton.store.arrays import Array, codes, numbers, values, whole
+from sexton.store.arrays import Array, codes, numbers, raw, values, whole
+from sexton.store.encoding import MONO, POSITION, TIME
 
 Ints = npt.NDArray[np.int64]
 #: A thing's identity: the values of its key columns.
@@ -30,22 +35,36 @@ _LEAST_ROWS = 32
 
 
 class Runs(NamedTuple):
-    """Where each run starts in a table, and its thing; `rows` is the length of the table."""
+    """Where each run starts in a table, and its thing; `rows` is the length of the table.
+
+    `even`: all runs are of the same readings. `still`: per run its value in the column of that
+    name, `None` if it changed or is not known to be the same.
+    """
 
     starts: Ints
     things: list[Thing]
     rows: int
+    even: bool = False
+    still: tuple[str, list[int | None]] | None = None
 
     @property
     def lengths(self) -> Ints:
         return np.diff(self.starts, append=self.rows)
 
     def agrees(self, other: Runs) -> bool:
-        return self.things == other.things and np.array_equal(self.starts, other.starts)
+        """Whether a list says nothing that differs from `other`, which is from the columns."""
+        same = self.things == other.things and np.array_equal(self.starts, other.starts)
+        return same and self.even <= other.even and self.still in (None, other.still)
 
     def some(self, wanted: Callable[[Thing], bool]) -> list[int]:
         """The indices of runs of wanted things."""
         return [at for at, thing in enumerate(self.things) if wanted(thing)]
+
+    def at(self, some: Sequence[int]) -> Runs:
+        """These runs alone."""
+        lengths = self.lengths[list(some)]
+        things = [self.things[place] for place in some]
+        return Runs(np.cumsum(lengths) - lengths, things, int(lengths.sum()))
 
 
 def changes(columns: Sequence[Array], rows: int) -> Ints:
@@ -78,14 +97,40 @@ def runs_of(found: pa.Table, keys: Sequence[str]) -> Runs:
     return Runs(starts, list(zip(*columns, strict=True)), found.num_rows)
 
 
-def joined(parts: Sequence[Runs]) -> Runs:
-    """The runs of concatenated tables. A row group may end within a run."""
+def described(found: pa.Table, keys: Sequence[str]) -> Runs:
+    """`runs_of`, with what else a list says."""
+    runs = runs_of(found, keys)
+    if not keys or not runs.rows:
+        return runs
+    number = int(runs.lengths[0])
+    even = bool((runs.lengths == number).all()) and MONO in found.column_names
+    if even:
+        mono = numbers(found.column(MONO)).reshape(-1, number)
+        even = bool((mono == mono[0]).all())
+    values = [name for name in found.column_names if name not in (*keys, *TIME, POSITION)]
+    if len(values) != 1 or not pa.types.is_integer(found.schema.field(values[0]).type):
+        return runs._replace(even=even)
+    column, there = raw(found.column(values[0]))
+    least, most = (kind.reduceat(column, runs.starts).tolist() for kind in (np.minimum, np.maximum))
+    whole = np.ones(len(least)) if there is None else np.logical_and.reduceat(there, runs.starts)
+    still = [a if a == b and all_known else None
+             for a, b, all_known in zip(least, most, whole.tolist(), strict=True)]  # fmt: skip
+    return runs._replace(even=even, still=(values[0], still))
+
+
+def end_to_end(parts: Sequence[Runs]) -> Runs:
+    """The runs of concatenated tables."""
     offsets = np.cumsum([0, *(part.rows for part in parts)])
     starts = [part.starts + offset for part, offset in zip(parts, offsets, strict=False)]
-    every = np.concatenate([*starts, np.empty(0, np.int64)])
     things = [thing for part in parts for thing in part.things]
+    return Runs(np.concatenate([*starts, np.empty(0, np.int64)]), things, int(offsets[-1]))
+
+
+def joined(parts: Sequence[Runs]) -> Runs:
+    """The same, but a run that goes on in the next table is one: a row group may end within it."""
+    starts, things, rows, *_ = end_to_end(parts)
     begins = [at for at, thing in enumerate(things) if not at or thing != things[at - 1]]
-    return Runs(every[begins], [things[at] for at in begins], int(offsets[-1]))
+    return Runs(starts[begins], [things[at] for at in begins], rows)
 
 
 def encoded(keys: Sequence[str], groups: Sequence[Runs]) -> bytes | None:
@@ -99,6 +144,10 @@ def encoded(keys: Sequence[str], groups: Sequence[Runs]) -> bytes | None:
         which = [things.setdefault(thing, len(things)) for thing in group.things]
         parts.append([which, group.lengths.tolist()])
     listed = {"keys": list(keys), "things": list(things), "groups": parts}
+    listed["even"] = [int(group.even) for group in groups]
+    stills = [group.still for group in groups if group.still is not None]
+    if len(stills) == len(groups):
+        listed["still"] = [stills[0][0], [values for _, values in stills]]
     return json.dumps(listed, separators=(",", ":")).encode("ascii")
 
 
@@ -119,8 +168,22 @@ def decoded(listed: bytes, keys: Sequence[str], rows: Sequence[int]) -> list[Run
                 return None
             starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
             made.append(Runs(starts, [things[at] for at in which], number))
+        return _with_more(made, found)
     except (ValueError, KeyError, TypeError, IndexError, RecursionError, OverflowError):
         return None
+
+
+def _with_more(made: list[Runs], found: dict[str, Any]) -> list[Runs]:
+    """The runs with what an older version does not list."""
+    if "even" in found:
+        for at, (runs, even) in enumerate(zip(made, found["even"], strict=True)):
+            made[at] = runs._replace(even=bool(even) and len({*runs.lengths.tolist()}) == 1)
+    if "still" in found:
+        column, groups = found["still"]
+        for at, (runs, still) in enumerate(zip(made, groups, strict=True)):
+            if len(still) != len(runs.things) or not {*map(type, still)} <= {int, type(None)}:
+                raise ValueError("not a value per run")
+            made[at] = made[at]._replace(still=(str(column), still))
     return made
 
 

@@ -26,12 +26,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sexton.errors import StoreError, first_line
 from sexton.model.row import Row, table
 from sexton.sandbox import largest_read
+from sexton.store.arrays import numbers
 from sexton.store.journal import READING, has_rows, recover
 from sexton.store.layout import (
     ASIDE,
@@ -44,7 +47,7 @@ from sexton.store.layout import (
     sync_directory,
     write_all,
 )
-from sexton.store.runs import LISTED, Runs, decoded, encoded, runs_of
+from sexton.store.runs import LISTED, Runs, decoded, described, encoded
 from sexton.store.schema import MONO, POSITION, TIME, WALL, check_columns, checked_table, tables
 
 _ZSTD_LEVEL = 3
@@ -250,6 +253,10 @@ class TableFile:
         names: list[str] = self._schema.names
         return names
 
+    def field(self, name: str) -> pa.Field:
+        """The type of a column."""
+        return self._schema.field(name)
+
     def runs(self, keys: Sequence[str]) -> list[Runs] | None:
         """The runs of each row group; `None` if the file does not list them."""
         key = tuple(keys)
@@ -270,6 +277,21 @@ class TableFile:
     @property
     def rows(self) -> int:
         return sum(self._rows)
+
+    def first_times(self, group: int, number: int) -> npt.NDArray[np.float64]:
+        """When the first rows of a row group were read; no more of the column is decoded."""
+        try:
+            if 8 * number > largest_read():
+                raise StoreError(f"{number:,} readings, too large")
+            with self._lock:
+                some = self._source.iter_batches(number, [group], [MONO], use_threads=False)
+                found = checked_table(self._name, pa.Table.from_batches([next(some)]))
+        except (OSError, ValueError, StopIteration, pa.ArrowException) as error:
+            raise StoreError(f"{self._place}: {first_line(error)}") from None
+        made: npt.NDArray[np.float64] = numbers(found.column(MONO)).astype(np.float64)
+        if len(made) != number:
+            raise StoreError(f"{self._place}: fewer rows than its list of runs has")
+        return made
 
     def read(
         self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
@@ -397,7 +419,7 @@ def store_table(
             writer.write_table(group)
             rows += group.num_rows
             if keys:
-                runs.append(runs_of(group, keys))
+                runs.append(described(group, keys))
         listed = encoded(keys, runs)
         if listed is not None:
             writer.add_key_value_metadata({LISTED: listed})

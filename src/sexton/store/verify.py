@@ -49,7 +49,7 @@ from sexton.store.layout import (
     require_recording,
 )
 from sexton.store.pins import pins_in
-from sexton.store.runs import runs_of
+from sexton.store.runs import described
 from sexton.store.schema import check_times, tables
 from sexton.store.sealed import open_table
 
@@ -199,7 +199,7 @@ def _read_through(path: Path, name: str, manifest: Mapping[str, Any]) -> int:
         content = source.read(groups=[group])
         if name == READING:
             check_times(content)
-        if listed is not None and not listed[group].agrees(runs_of(content, keys)):
+        if listed is not None and not listed[group].agrees(described(content, keys)):
             raise StoreError("its list of runs differs from its columns")
     return source.rows
 
