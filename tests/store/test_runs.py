@@ -30,10 +30,10 @@ NAMES = ["pgfault", "a\udcff\x1b[0m", *(f"counter_{number}" for number in range(
 STILL = ("counter_1", "counter_2", "counter_3")
 
 
-@pytest.fixture(params=[400, 100], ids=["whole runs", "parts of runs"])
+@pytest.fixture(params=[400, 100, 1000], ids=["whole runs", "parts of runs", "unlike runs"])
 def hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
-    """An hour of row groups of two runs each, or that end within a run; a counter goes and comes
-    back, and some never change."""
+    """An hour of row groups of whole runs, of parts of one, or of runs of which some are shorter: a
+    counter goes and comes back. Some never change."""
     monkeypatch.setattr(compaction, "_MOST_ROWS", 1_500)
     monkeypatch.setattr(compaction, "_GROUP_ROWS", request.param)
     for index in range(10):
@@ -153,14 +153,43 @@ def test_names_are_known_without_reading_a_row(hour, monkeypatch):
     assert sorted(found) == sorted((name,) for name in NAMES)
 
 
-def test_a_list_that_is_not_what_the_columns_say_is_damage(hour):
-    assert verify(hour).whole
+EVEN = pytest.mark.parametrize("hour", [400, 100], indirect=True)
+
+
+@EVEN
+def test_a_counter_that_never_changed_is_not_decoded(hour, monkeypatch):
+    every = {"columns": [], "times": 0}
+    read, first_times = TableFile.read, TableFile.first_times
+
+    def reading(self, columns=None, groups=None):
+        every["columns"] += [*(columns or ())] if groups != [] else []
+        return read(self, columns, groups)
+
+    def timing(self, group, number):
+        every["times"] += 1
+        return first_times(self, group, number)
+
+    def found(name):
+        pieces = reader_of(hour).columns(VmCounter, ("value",), lambda thing: thing == (name,))
+        return [value for _, _, _, value in laid_out(list(pieces))]
+
+    monkeypatch.setattr(TableFile, "read", reading)
+    monkeypatch.setattr(TableFile, "first_times", timing)
+    assert found("counter_1") == [7.0] * 600
+    assert "value" not in every["columns"]
+    assert 0 < every["times"] < 10
+    assert found("pgfault") == [value_of("pgfault", START_S + second) for second in range(600)]
+    assert "value" in every["columns"]
+    assert "read_mono_s" not in every["columns"], "the times of one run are those of all"
+
+
+def with_list(hour: Path, change) -> None:
+    """Change the list of runs in the file of an hour's counters."""
     (segment,) = (hour / "segments").iterdir()
-    file = segment / "vm_counter.parquet"
-    source = pq.ParquetFile(file)
+    source = pq.ParquetFile(segment / "vm_counter.parquet")
     groups = [source.read_row_group(at) for at in range(source.num_row_groups)]
     listed = json.loads(source.metadata.metadata[LISTED])
-    listed["things"][0], listed["things"][1] = listed["things"][1], listed["things"][0]
+    change(listed)
     made = segment.parent / "made.parquet"
     with pq.ParquetWriter(made, groups[0].schema, store_schema=False) as writer:
         for group in groups:
@@ -169,8 +198,63 @@ def test_a_list_that_is_not_what_the_columns_say_is_damage(hour):
     content = made.read_bytes()
     made.unlink()
     replace_table(segment, "vm_counter", content, source.metadata.num_rows)
+
+
+def _other_things(listed):
+    listed["things"][0], listed["things"][1] = listed["things"][1], listed["things"][0]
+
+
+def _other_values(listed):
+    listed["still"][1] = [
+        [None if value is None else 8 for value in group] for group in listed["still"][1]
+    ]
+
+
+def _other_times(listed):
+    """As if the last row group were of the readings of the first with runs as long."""
+    lengths = [group[1][0] for group in listed["groups"]]
+    first = next(at for at, even in enumerate(listed["even"]) if even is not None)
+    last = max(
+        at
+        for at, (even, number) in enumerate(zip(listed["even"], lengths, strict=True))
+        if even is not None and number == lengths[first]
+    )
+    assert listed["even"][last] != first
+    listed["even"][last] = first
+
+
+@EVEN
+@pytest.mark.parametrize("change", [_other_things, _other_values, _other_times])
+def test_a_list_that_is_not_what_the_columns_say_is_damage(hour, change):
+    assert verify(hour).whole
+    with_list(hour, change)
     (trouble,) = verify(hour).troubles
     assert "its list of runs" in trouble.detail
+
+
+def _without_more(listed):
+    del listed["even"], listed["still"]
+
+
+def _impossible_values(listed):
+    listed["still"][1] = [[-(2**70)] * len(group) for group in listed["still"][1]]
+
+
+def _other_column(listed):
+    listed["still"][0] = "no such"
+
+
+@pytest.mark.parametrize("change", [_without_more, _impossible_values, _other_column])
+def test_without_what_else_a_list_says_the_columns_are_read(hour, change):
+    """Files of an older version, and lists that cannot be true."""
+
+    def found(name):
+        pieces = reader_of(hour).columns(VmCounter, ("value",), lambda thing: thing == (name,))
+        return laid_out(list(pieces))
+
+    before = [found("counter_1"), found("pgfault")]
+    with_list(hour, change)
+    assert [found("counter_1"), found("pgfault")] == before
 
 
 GROUPS = [
@@ -216,6 +300,23 @@ def test_there_is_no_list_where_runs_are_short():
         b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[["x"],[100]],[[0],[50]]]}',
         b'{"keys":["name","cpu"],"things":7,"groups":[[[0],[100]],[[0],[50]]]}',
         b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[[0],[100]],[[],[]]]}',
+        *(
+            b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[[0],[100]],[[0],[50]]],%s}'
+            % more
+            for more in (
+                b'"even":[0]',
+                b'"even":[0,0]',
+                b'"even":[0,7]',
+                b'"even":["0",1]',
+                b'"even":7',
+                b'"still":["value",[[1],[1,2]]]',
+                b'"still":["value",[[1],["1"]]]',
+                b'"still":["value",[[1],[1.5]]]',
+                b'"still":["value",[[1]]]',
+                b'"still":[]',
+                b'"still":null',
+            )
+        ),
     ],
 )
 def test_what_is_no_list_is_not_used(listed):

@@ -85,29 +85,29 @@ class Matrix:
 
     def _laid(self, column: Array, there: Bools | None, kept: Ints | None) -> F64:
         """A column's blocks side by side, each thing in its row."""
-        every = np.arange(len(self.things))
-        parts = []
-        first = 0
+        number = len(self.mono) if kept is None else len(kept)
+        made = np.empty((len(self.things), number))
+        first = done = 0
         for block, row in self._blocks or ():
             last = first + len(block.mono)
             some = None
             if kept is not None:
                 some = kept[slice(*np.searchsorted(kept, (first, last)))] - first
             first = last
-            if some is not None and not len(some):
+            place = made[:, done : done + (len(block.mono) if some is None else len(some))]
+            done += place.shape[1]
+            if not place.shape[1]:
                 continue
-            part = block.of(column, some).astype(np.float64)
+            part = block.of(column, some)
             if there is not None:
-                part[~block.of(there, some)] = np.nan
-            if not np.array_equal(row, every):
+                part = np.where(block.of(there, some), part, np.nan)
+            if np.array_equal(row, np.arange(len(place))):
+                place[:] = part
+            else:
                 mine = np.flatnonzero(row >= 0)
-                laid = np.full((len(every), part.shape[1]), np.nan)
-                laid[row[mine]] = part[mine]
-                part = laid
-            parts.append(part)
-        if len(parts) == 1:
-            return parts[0]
-        return np.concatenate(parts, axis=1) if parts else np.empty((len(every), 0))
+                place[:] = np.nan
+                place[row[mine]] = part[mine]
+        return made
 
     def _one_by_one(self, column: F64, kept: Ints | None) -> F64:
         """Each value put in its place: things come and go."""

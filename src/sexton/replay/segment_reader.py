@@ -219,20 +219,29 @@ class SegmentReader:
         found = self.segment.table(kind, (*columns, *kind.entity), texts)
         return None if found is None else Rows(found, runs_of(found, kind.entity))
 
+    def near(self, kind: type[Row], columns: Sequence[str], near: Near) -> pa.Table | None:
+        """Some columns of a table, at least of the readings in `near`."""
+        source = self._file(kind)
+        if source is not None:
+            with suppress(StoreError, pa.ArrowException):
+                groups = [at for at in range(source.num_row_groups) if _reaches(source, at, near)]
+                return source.read(columns, groups)
+        return self.segment.table(kind, columns, texts_of(kind))
+
     def part(self, kind: type[Row], columns: Sequence[str], part: Interval) -> pa.Table | None:
         """Readings in an interval of a table, read one row group at a time; `None` if the table has
         only one or cannot be read this way."""
         source = self._file(kind)
         if source is None or source.num_row_groups < 2:
             return None
-        parts = []
         try:
+            parts = [source.read(columns, [])]
             for group in range(source.num_row_groups):
-                if group and not _reaches(source, group, [part]):
+                if not _reaches(source, group, [part]):
                     continue
                 mono = numbers(source.read([MONO], [group])[MONO])
                 rows = np.flatnonzero((mono >= part[0]) & (mono <= part[1]))
-                if len(rows) or not group:
+                if len(rows):
                     parts.append(source.read(columns, [group]).take(pa.array(rows)))
             return pa.concat_tables(parts)
         except (StoreError, pa.ArrowException):
@@ -289,7 +298,7 @@ def _wanted_rows(
 ) -> Rows:
     """The rows of the wanted things in some row groups, and their runs."""
     kind, columns, wanted = what
-    if listed is not None and all(listed[group].even for group in groups):
+    if listed is not None and all(listed[group].even is not None for group in groups):
         return _even_rows(source, columns[1:], wanted, {at: listed[at] for at in groups})
     if wanted is None and listed is not None:
         return Rows(source.read(columns, groups), joined([listed[group] for group in groups]))
@@ -315,6 +324,7 @@ def _even_rows(
     parts = [source.read(names, [] if wanted is not None else list(listed))]
     every: list[Runs] = []
     moments: list[tuple[F64, int]] = []
+    times: dict[int | None, F64] = {}
     for group, runs in listed.items():
         some = range(len(runs.things)) if wanted is None else runs.some(wanted)
         if not len(some):
@@ -327,7 +337,9 @@ def _even_rows(
             else:
                 parts.append(found)
         every.append(runs.at(some))
-        moments.append((source.first_times(group, int(runs.lengths[0])), len(some)))
+        if runs.even not in times:
+            times[runs.even] = source.first_times(group, int(runs.lengths[0]))
+        moments.append((times[runs.even], len(some)))
     return Rows(pa.concat_tables(parts), end_to_end(every), moments)
 
 

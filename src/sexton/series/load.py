@@ -163,7 +163,9 @@ def highest(start: F64, end: F64, value: Floats, seconds: float) -> float | None
     known = ~np.isnan(value)
     if not known.any():
         return None
-    _, length, mean = _means(start[known], end[known], value[known], seconds)
+    if not known.all():
+        start, end, value = start[known], end[known], value[known]
+    _, length, mean = _means(start, end, value, seconds)
     enough = length >= min(seconds * SLACK, float(length.max()))
     return float(mean[enough].max())
 

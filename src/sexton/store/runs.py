@@ -6,8 +6,9 @@ row groups hold a thing, and which rows are whose, without decoding the key colu
 without the list, from an older version, the key columns are read.
 
 The list also says two things that save most of the decoding. Of a row group: whether all its runs
-are of the same readings, which is usual; then the times of its first run are those of all. Of a run
-in a table of counters by name: its value, if that never changed; most counters of errors never do.
+are of the same readings, which is usual, and in which row group these occur first; then the times
+are decoded once. Of a run in a table of counters by name: its value, if that never changed; most
+counters of errors never do.
 """
 
 from __future__ import annotations
@@ -32,29 +33,31 @@ Thing = tuple[Any, ...]
 LISTED = b"sexton.runs"
 #: With fewer rows per run than this on average, a list would cost more than it saves.
 _LEAST_ROWS = 32
+#: Types of key values.
+_PLAIN = {str, int, float, bool, type(None)}
 
 
 class Runs(NamedTuple):
     """Where each run starts in a table, and its thing; `rows` is the length of the table.
 
-    `even`: all runs are of the same readings. `still`: per run its value in the column of that
-    name, `None` if it changed or is not known to be the same.
+    `even`: all runs are of the same readings, which are those of the first run of that row group of
+    the file. `still`: per run its value in the column of that name, `None` if it changed.
     """
 
     starts: Ints
     things: list[Thing]
     rows: int
-    even: bool = False
+    even: int | None = None
     still: tuple[str, list[int | None]] | None = None
 
     @property
     def lengths(self) -> Ints:
-        return np.diff(self.starts, append=self.rows)
+        return np.append(self.starts[1:], self.rows) - self.starts
 
     def agrees(self, other: Runs) -> bool:
         """Whether a list says nothing that differs from `other`, which is from the columns."""
         same = self.things == other.things and np.array_equal(self.starts, other.starts)
-        return same and self.even <= other.even and self.still in (None, other.still)
+        return same and self.even in (None, other.even) and self.still in (None, other.still)
 
     def some(self, wanted: Callable[[Thing], bool]) -> list[int]:
         """The indices of runs of wanted things."""
@@ -97,25 +100,31 @@ def runs_of(found: pa.Table, keys: Sequence[str]) -> Runs:
     return Runs(starts, list(zip(*columns, strict=True)), found.num_rows)
 
 
-def described(found: pa.Table, keys: Sequence[str]) -> Runs:
-    """`runs_of`, with what else a list says."""
+def described(found: pa.Table, keys: Sequence[str], group: int, times: dict[bytes, int]) -> Runs:
+    """`runs_of` one row group of a file, with what else a list says. `times` are the readings of
+    the row groups before it, and gets its own."""
     runs = runs_of(found, keys)
     if not keys or not runs.rows:
         return runs
     number = int(runs.lengths[0])
-    even = bool((runs.lengths == number).all()) and MONO in found.column_names
-    if even:
+    if MONO in found.column_names and (runs.lengths == number).all():
         mono = numbers(found.column(MONO)).reshape(-1, number)
-        even = bool((mono == mono[0]).all())
-    values = [name for name in found.column_names if name not in (*keys, *TIME, POSITION)]
-    if len(values) != 1 or not pa.types.is_integer(found.schema.field(values[0]).type):
-        return runs._replace(even=even)
-    column, there = raw(found.column(values[0]))
-    least, most = (kind.reduceat(column, runs.starts).tolist() for kind in (np.minimum, np.maximum))
-    whole = np.ones(len(least)) if there is None else np.logical_and.reduceat(there, runs.starts)
-    still = [a if a == b and all_known else None
-             for a, b, all_known in zip(least, most, whole.tolist(), strict=True)]  # fmt: skip
-    return runs._replace(even=even, still=(values[0], still))
+        if (mono == mono[0]).all():
+            runs = runs._replace(even=times.setdefault(mono[0].tobytes(), group))
+    names = [name for name in found.column_names if name not in (*keys, *TIME, POSITION)]
+    if len(names) == 1 and pa.types.is_integer(found.schema.field(names[0]).type):
+        runs = runs._replace(still=(names[0], _still(found.column(names[0]), runs.starts)))
+    return runs
+
+
+def _still(column: pa.ChunkedArray, starts: Ints) -> list[int | None]:
+    """Per run the value it has throughout, if it has one."""
+    found, there = raw(column)
+    least, most = np.minimum.reduceat(found, starts), np.maximum.reduceat(found, starts)
+    same = least == most
+    if there is not None:
+        same &= np.logical_and.reduceat(there, starts)
+    return [value if one else None for value, one in zip(least.tolist(), same, strict=True)]
 
 
 def end_to_end(parts: Sequence[Runs]) -> Runs:
@@ -144,7 +153,7 @@ def encoded(keys: Sequence[str], groups: Sequence[Runs]) -> bytes | None:
         which = [things.setdefault(thing, len(things)) for thing in group.things]
         parts.append([which, group.lengths.tolist()])
     listed = {"keys": list(keys), "things": list(things), "groups": parts}
-    listed["even"] = [int(group.even) for group in groups]
+    listed["even"] = [group.even for group in groups]
     stills = [group.still for group in groups if group.still is not None]
     if len(stills) == len(groups):
         listed["still"] = [stills[0][0], [values for _, values in stills]]
@@ -156,7 +165,7 @@ def decoded(listed: bytes, keys: Sequence[str], rows: Sequence[int]) -> list[Run
     other keys: then the key columns are read."""
     try:
         found = json.loads(listed)
-        things = [_thing(values, len(keys)) for values in found["things"]]
+        things = _things(found["things"], len(keys))
         if found["keys"] != list(keys) or len(found["groups"]) != len(rows):
             return None
         made = []
@@ -177,7 +186,11 @@ def _with_more(made: list[Runs], found: dict[str, Any]) -> list[Runs]:
     """The runs with what an older version does not list."""
     if "even" in found:
         for at, (runs, even) in enumerate(zip(made, found["even"], strict=True)):
-            made[at] = runs._replace(even=bool(even) and len({*runs.lengths.tolist()}) == 1)
+            if even is not None:
+                number = made[range(len(made))[even]].lengths[0]
+                if (runs.lengths != number).any():
+                    raise ValueError("not the same readings")
+                made[at] = runs._replace(even=even)
     if "still" in found:
         column, groups = found["still"]
         for at, (runs, still) in enumerate(zip(made, groups, strict=True)):
@@ -187,12 +200,11 @@ def _with_more(made: list[Runs], found: dict[str, Any]) -> list[Runs]:
     return made
 
 
-def _thing(found: list[Any], width: int) -> Thing:
-    if len(found) != width or not all(
-        value is None or isinstance(value, (str, int, float)) for value in found
-    ):
-        raise ValueError("not a thing")
-    return tuple(found)
+def _things(found: list[list[Any]], width: int) -> list[Thing]:
+    kinds = {type(value) for values in found for value in values}
+    if any(len(values) != width for values in found) or not kinds <= _PLAIN:
+        raise ValueError("not things")
+    return list(map(tuple, found))
 
 
 def pieces(places: Sequence[int], runs: Runs) -> list[tuple[int, int]]:

@@ -207,6 +207,7 @@ class OpenFiles:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Path, str, Sequence[str]], TableFile] = {}
+        self._bytes = 0
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[OpenFiles], tuple[()]]:
@@ -218,18 +219,24 @@ class OpenFiles:
         """As `open_table`."""
         key = (directory, name, tuple(coded))
         with self._lock:
-            kept = self._kept.pop(key, None)
+            kept = self._drop(key)
         if kept is None:
             found = open_table(directory, name, manifest, coded)
             if found is None or found.bytes > _LARGEST_OPEN:
                 return found
             kept = found
         with self._lock:
+            self._drop(key)  # another thread may have opened it too
             self._kept[key] = kept  # the one used last is the last to go
-            size = sum(file.bytes for file in self._kept.values())
-            while size > _MOST_OPEN:
-                size -= self._kept.pop(next(iter(self._kept))).bytes
+            self._bytes += kept.bytes
+            while self._bytes > _MOST_OPEN:
+                self._drop(next(iter(self._kept)))
         return kept
+
+    def _drop(self, key: tuple[Path, str, Sequence[str]]) -> TableFile | None:
+        found = self._kept.pop(key, None)
+        self._bytes -= 0 if found is None else found.bytes
+        return found
 
 
 class TableFile:
@@ -414,12 +421,13 @@ def store_table(
     first = next(rest)
     rows = 0
     runs: list[Runs] = []
+    times: dict[bytes, int] = {}
     with pq.ParquetWriter(sink, first.schema, **options) as writer:
         for group in chain([first], rest):
             writer.write_table(group)
             rows += group.num_rows
             if keys:
-                runs.append(described(group, keys))
+                runs.append(described(group, keys, len(runs), times))
         listed = encoded(keys, runs)
         if listed is not None:
             writer.add_key_value_metadata({LISTED: listed})
