@@ -137,6 +137,8 @@ class SegmentReader:
     def times(self, kind: type[Row], mono: F64) -> Times:
         """The readings at `mono`, which had rows, and with them those that had none."""
         listed = self.readings(kind)
+        if np.array_equal(mono, listed.mono):  # as usual
+            return Times(mono, listed.wall, np.ones(len(mono), np.bool_), False)
         known = np.isin(mono, listed.mono)
         if not known.all():  # the list is damaged: use the times of the rows
             listed = self._from_rows(kind)
@@ -178,7 +180,8 @@ class SegmentReader:
             return Piece(times, [], {name: np.empty((0, number)) for name in names})
         made = Matrix(found, wanted)
         mono = made.mono
-        if wanted is not None:  # at some readings only other things may have been present
+        if wanted is not None and not np.array_equal(mono, listed.mono):
+            # At some readings only other things may have been present.
             mono = np.union1d(mono, listed.mono[listed.rows > 0])
         times = self.times(kind, mono)
         kept = None if near is None else np.flatnonzero(within(times.mono, near))

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from sexton.errors import StoreError, first_line
-from sexton.model.row import Row, fields_of
+from sexton.model.row import Row
 from sexton.store.annex import annex_names
 from sexton.store.arrays import Array, whole
 from sexton.store.journal import READING
@@ -65,8 +65,6 @@ _CUT_S, _CUT_ROWS = 900.0, 25_000
 _MOST_LISTED = 500_000
 #: Most rows in a row group. Readers decode row groups one by one or in parallel.
 _GROUP_ROWS = 1 << 18
-#: The same in a table of counters by name, of which readers want a few.
-_COUNTER_ROWS = 1 << 16
 
 
 @dataclass(slots=True)
@@ -253,19 +251,17 @@ def _row_groups(name: str, group: Sequence[_Sealed]) -> Iterator[pa.Table]:
                 yield content.slice(at, _GROUP_ROWS)
         else:
             starts = changes([key[order] for key in _keys(kind, content)], len(order))
-            named = len(fields_of(kind)) == len(kind.entity) + 1
-            most = min(_COUNTER_ROWS, _GROUP_ROWS) if named else _GROUP_ROWS
-            for start, end in pairwise(_cuts(starts, len(order), most)):
+            for start, end in pairwise(_cuts(starts, len(order))):
                 yield content.take(pa.array(order[start:end]))
 
 
-def _cuts(starts: Array, rows: int, most: int) -> list[int]:
+def _cuts(starts: Array, rows: int) -> list[int]:
     """Where row groups begin and end: where the rows of a thing do, if these are not too many. So
     a row group mostly holds the same readings of each of its things."""
     cuts = [0]
-    while rows - cuts[-1] > most:
-        whole_runs = int(starts[np.searchsorted(starts, cuts[-1] + most, "right") - 1])
-        cuts.append(whole_runs if whole_runs > cuts[-1] else cuts[-1] + most)
+    while rows - cuts[-1] > _GROUP_ROWS:
+        whole_runs = int(starts[np.searchsorted(starts, cuts[-1] + _GROUP_ROWS, "right") - 1])
+        cuts.append(whole_runs if whole_runs > cuts[-1] else cuts[-1] + _GROUP_ROWS)
     return [*cuts, rows]
 
 
