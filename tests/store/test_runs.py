@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +146,16 @@ def test_a_file_is_opened_once(hour, monkeypatch, listed):
     assert list(reader.columns(VmCounter, ("value",)))
     assert reader.distinct(VmCounter, ("name",))
     assert opened.count("vm_counter.parquet") == 1
+
+
+def test_what_was_read_is_not_sent_to_another_process(hour):
+    (segment,) = Recording(hour).segments
+    before = len(pickle.dumps(segment))
+    assert segment.file(VmCounter) is segment.file(VmCounter)
+    assert segment.readings(coded=("table",)) is segment.readings(coded=("table",))
+    sent = pickle.dumps(segment)
+    assert len(sent) == before
+    assert pickle.loads(sent).file(VmCounter).rows == segment.rows(VmCounter)
 
 
 def test_names_are_known_without_reading_a_row(hour, monkeypatch):

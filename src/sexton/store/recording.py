@@ -98,6 +98,9 @@ class Segment:
         own = own_reach(self.manifest)
         self.start, self.end, self.boot_id = own.start, own.end, own.boot_id
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_readings": None}  # another process reads its own
+
     def has(self, kind: type[Row]) -> bool:
         """Whether this row type was read, with or without rows."""
         return "batches" in self.manifest["tables"].get(table(kind), {})
