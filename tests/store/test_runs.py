@@ -51,6 +51,10 @@ def hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     return tmp_path
 
 
+#: Row groups of the same readings of each thing.
+EVEN = pytest.mark.parametrize("hour", [400, 100], indirect=True)
+
+
 def value_of(name: str, mono: float) -> int:
     return 7 if name in STILL else int(mono) + len(name)
 
@@ -88,6 +92,7 @@ def test_what_is_found_is_the_same_with_and_without_the_list(hour, monkeypatch, 
     assert bool(listed) == (wanted != ("no such",))
 
 
+@EVEN
 def test_only_row_groups_that_hold_what_is_wanted_are_decoded(hour, monkeypatch):
     read: list[int] = []
     original = TableFile.read
@@ -162,9 +167,6 @@ def test_names_are_known_without_reading_a_row(hour, monkeypatch):
     monkeypatch.setattr(TableFile, "read", lambda *_: pytest.fail("a column was decoded"))
     found = reader_of(hour).distinct(VmCounter, ("name",))
     assert sorted(found) == sorted((name,) for name in NAMES)
-
-
-EVEN = pytest.mark.parametrize("hour", [400, 100], indirect=True)
 
 
 @EVEN
