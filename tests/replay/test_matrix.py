@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from sexton.replay.matrix import Matrix
-from sexton.store.runs import runs_of
+from sexton.replay.matrix import Matrix, Rows
+from sexton.store.runs import Runs, runs_of
 from sexton.store.schema import MONO
 
 
@@ -18,7 +20,7 @@ def table(*rows: tuple[float, int, float]) -> pa.Table:
 
 
 def of_cores(found: pa.Table, *wanted) -> Matrix:
-    return Matrix(found, runs_of(found, ("cpu",)), *wanted)
+    return Matrix(Rows(found, runs_of(found, ("cpu",))), *wanted)
 
 
 SEALED = [(at, cpu, 10 * cpu + at) for cpu in range(3) for at in (1.0, 2.0)]
@@ -49,6 +51,33 @@ def test_every_value_is_in_its_place_and_cores_are_in_order(rows):
         np.testing.assert_array_equal(found["value"], expected[:, some])
         assert found["unread"].shape == (3, len(some))
         assert np.isnan(found["unread"]).all()
+
+
+def test_times_that_are_known_need_no_column():
+    rows = [*SEALED, *LATER]
+    found = table(*rows)
+    runs = runs_of(found, ("cpu",))
+    moments = [
+        (np.array([row[0] for row in rows[start:end]]), 1)
+        for start, end in pairwise([*runs.starts.tolist(), len(rows)])
+    ]
+    made = Matrix(Rows(found.drop_columns(["read_mono_s"]), runs, moments))
+    expected = of_cores(found)
+    assert (made.things, made.mono.tolist()) == (expected.things, expected.mono.tolist())
+    np.testing.assert_array_equal(
+        made.values(["value"])["value"], expected.values(["value"])["value"]
+    )
+    nothing = Matrix(Rows(found.slice(0, 0), runs_of(found.slice(0, 0), ("cpu",)), []))
+    assert (nothing.things, len(nothing.mono)) == ([], 0)
+
+
+def test_a_list_that_has_a_thing_twice_at_a_moment_has_a_value_of_it():
+    """A list of runs may be wrong: what is read must have the right shape."""
+    found = pa.table({"value": [1.0, 2.0, 3.0, 4.0]})
+    runs = Runs(np.array([0, 2]), [(0,), (0,)], 4)
+    made = Matrix(Rows(found, runs, [(np.array([1.0, 2.0]), 2)]))
+    assert (made.things, made.mono.tolist()) == ([(0,)], [1.0, 2.0])
+    assert made.values(["value"])["value"].tolist() == [[3.0, 4.0]]
 
 
 def test_readings_without_a_wanted_thing_are_there_too():

@@ -44,7 +44,6 @@ NO_READINGS = {
     "profile/symbols/cache.py": "sizes of files",
     "profile/symbols/symtab.py": "addresses",
     "profile/symbols/table.py": "places in an array",
-    "replay/segment_reader.py": "places in an array, and moments of readings",
     "replay/span.py": "moments, by two clocks",
     "replay/span_reader.py": "places in an array, and moments of readings",
     "replay/window.py": "moments, by two clocks",

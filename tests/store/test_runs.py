@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -27,24 +28,35 @@ from tests.support.recordings import BOOT, WALL_S, write_sealed
 START_S = 3600.0 - WALL_S % 3600
 NAMES = ["pgfault", "a\udcff\x1b[0m", *(f"counter_{number}" for number in range(6))]
 
+STILL = ("counter_1", "counter_2", "counter_3")
 
-@pytest.fixture
-def hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An hour of row groups that end within a run; a counter goes and comes back."""
+
+@pytest.fixture(params=[400, 100, 1000], ids=["whole runs", "parts of runs", "unlike runs"])
+def hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    """An hour of row groups of whole runs, of parts of one, or of runs of which some are shorter: a
+    counter goes and comes back. Some never change."""
     monkeypatch.setattr(compaction, "_MOST_ROWS", 1_500)
-    monkeypatch.setattr(compaction, "_GROUP_ROWS", 333)
+    monkeypatch.setattr(compaction, "_GROUP_ROWS", request.param)
     for index in range(10):
         batches = []
         for second in range(60):
             mono = START_S + 60 * index + second
             there = [name for name in NAMES if name != "counter_3" or index not in (3, 4)]
-            rows = tuple(VmCounter(name, int(mono) + len(name)) for name in there)
+            rows = tuple(VmCounter(name, value_of(name, mono)) for name in there)
             batches.append(Batch(mono, WALL_S + mono, rows))
         write_sealed(tmp_path, [{VmCounter: batches}], 1 + index)
     done = compact(tmp_path, Limits(1e12, 1 << 40), settled_s=None)
     assert (done.segments, done.problems) == (1, [])
     drop_replaced(tmp_path / "segments")
     return tmp_path
+
+
+#: Row groups of the same readings of each thing.
+EVEN = pytest.mark.parametrize("hour", [400, 100], indirect=True)
+
+
+def value_of(name: str, mono: float) -> int:
+    return 7 if name in STILL else int(mono) + len(name)
 
 
 def reader_of(place: Path) -> SpanReader:
@@ -80,6 +92,7 @@ def test_what_is_found_is_the_same_with_and_without_the_list(hour, monkeypatch, 
     assert bool(listed) == (wanted != ("no such",))
 
 
+@EVEN
 def test_only_row_groups_that_hold_what_is_wanted_are_decoded(hour, monkeypatch):
     read: list[int] = []
     original = TableFile.read
@@ -137,7 +150,17 @@ def test_a_file_is_opened_once(hour, monkeypatch, listed):
         monkeypatch.setattr(TableFile, "runs", lambda *_: None)
     assert list(reader.columns(VmCounter, ("value",)))
     assert reader.distinct(VmCounter, ("name",))
-    assert opened.count("vm_counter.parquet") == 2, "once for each question"
+    assert opened.count("vm_counter.parquet") == 1
+
+
+def test_what_was_read_is_not_sent_to_another_process(hour):
+    (segment,) = Recording(hour).segments
+    before = len(pickle.dumps(segment))
+    assert segment.file(VmCounter) is segment.file(VmCounter)
+    assert segment.readings(coded=("table",)) is segment.readings(coded=("table",))
+    sent = pickle.dumps(segment)
+    assert len(sent) == before
+    assert pickle.loads(sent).file(VmCounter).rows == segment.rows(VmCounter)
 
 
 def test_names_are_known_without_reading_a_row(hour, monkeypatch):
@@ -146,14 +169,40 @@ def test_names_are_known_without_reading_a_row(hour, monkeypatch):
     assert sorted(found) == sorted((name,) for name in NAMES)
 
 
-def test_a_list_that_is_not_what_the_columns_say_is_damage(hour):
-    assert verify(hour).whole
+@EVEN
+def test_a_counter_that_never_changed_is_not_decoded(hour, monkeypatch):
+    every = {"columns": [], "times": 0}
+    read, first_times = TableFile.read, TableFile.first_times
+
+    def reading(self, columns=None, groups=None):
+        every["columns"] += [*(columns or ())] if groups != [] else []
+        return read(self, columns, groups)
+
+    def timing(self, group, number):
+        every["times"] += 1
+        return first_times(self, group, number)
+
+    def found(name):
+        pieces = reader_of(hour).columns(VmCounter, ("value",), lambda thing: thing == (name,))
+        return [value for _, _, _, value in laid_out(list(pieces))]
+
+    monkeypatch.setattr(TableFile, "read", reading)
+    monkeypatch.setattr(TableFile, "first_times", timing)
+    assert found("counter_1") == [7.0] * 600
+    assert "value" not in every["columns"]
+    assert 0 < every["times"] < 10
+    assert found("pgfault") == [value_of("pgfault", START_S + second) for second in range(600)]
+    assert "value" in every["columns"]
+    assert "read_mono_s" not in every["columns"], "the times of one run are those of all"
+
+
+def with_list(hour: Path, change) -> None:
+    """Change the list of runs in the file of an hour's counters."""
     (segment,) = (hour / "segments").iterdir()
-    file = segment / "vm_counter.parquet"
-    source = pq.ParquetFile(file)
+    source = pq.ParquetFile(segment / "vm_counter.parquet")
     groups = [source.read_row_group(at) for at in range(source.num_row_groups)]
     listed = json.loads(source.metadata.metadata[LISTED])
-    listed["things"][0], listed["things"][1] = listed["things"][1], listed["things"][0]
+    change(listed)
     made = segment.parent / "made.parquet"
     with pq.ParquetWriter(made, groups[0].schema, store_schema=False) as writer:
         for group in groups:
@@ -162,8 +211,63 @@ def test_a_list_that_is_not_what_the_columns_say_is_damage(hour):
     content = made.read_bytes()
     made.unlink()
     replace_table(segment, "vm_counter", content, source.metadata.num_rows)
+
+
+def _other_things(listed):
+    listed["things"][0], listed["things"][1] = listed["things"][1], listed["things"][0]
+
+
+def _other_values(listed):
+    listed["still"][1] = [
+        [None if value is None else 8 for value in group] for group in listed["still"][1]
+    ]
+
+
+def _other_times(listed):
+    """As if the last row group were of the readings of the first with runs as long."""
+    lengths = [group[1][0] for group in listed["groups"]]
+    first = next(at for at, even in enumerate(listed["even"]) if even is not None)
+    last = max(
+        at
+        for at, (even, number) in enumerate(zip(listed["even"], lengths, strict=True))
+        if even is not None and number == lengths[first]
+    )
+    assert listed["even"][last] != first
+    listed["even"][last] = first
+
+
+@EVEN
+@pytest.mark.parametrize("change", [_other_things, _other_values, _other_times])
+def test_a_list_that_is_not_what_the_columns_say_is_damage(hour, change):
+    assert verify(hour).whole
+    with_list(hour, change)
     (trouble,) = verify(hour).troubles
     assert "its list of runs" in trouble.detail
+
+
+def _without_more(listed):
+    del listed["even"], listed["still"]
+
+
+def _impossible_values(listed):
+    listed["still"][1] = [[-(2**70)] * len(group) for group in listed["still"][1]]
+
+
+def _other_column(listed):
+    listed["still"][0] = "no such"
+
+
+@pytest.mark.parametrize("change", [_without_more, _impossible_values, _other_column])
+def test_without_what_else_a_list_says_the_columns_are_read(hour, change):
+    """Files of an older version, and lists that cannot be true."""
+
+    def found(name):
+        pieces = reader_of(hour).columns(VmCounter, ("value",), lambda thing: thing == (name,))
+        return laid_out(list(pieces))
+
+    before = [found("counter_1"), found("pgfault")]
+    with_list(hour, change)
+    assert [found("counter_1"), found("pgfault")] == before
 
 
 GROUPS = [
@@ -209,6 +313,23 @@ def test_there_is_no_list_where_runs_are_short():
         b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[["x"],[100]],[[0],[50]]]}',
         b'{"keys":["name","cpu"],"things":7,"groups":[[[0],[100]],[[0],[50]]]}',
         b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[[0],[100]],[[],[]]]}',
+        *(
+            b'{"keys":["name","cpu"],"things":[["a",1]],"groups":[[[0],[100]],[[0],[50]]],%s}'
+            % more
+            for more in (
+                b'"even":[0]',
+                b'"even":[0,0]',
+                b'"even":[0,7]',
+                b'"even":["0",1]',
+                b'"even":7',
+                b'"still":["value",[[1],[1,2]]]',
+                b'"still":["value",[[1],["1"]]]',
+                b'"still":["value",[[1],[1.5]]]',
+                b'"still":["value",[[1]]]',
+                b'"still":[]',
+                b'"still":null',
+            )
+        ),
     ],
 )
 def test_what_is_no_list_is_not_used(listed):

@@ -29,27 +29,42 @@ Bools = npt.NDArray[np.bool_]
 _MOST_BLOCKS = 32
 
 
+class Rows(NamedTuple):
+    """Rows of a table and its runs. `moments` are their times, each with the number of consecutive
+    runs that were read then; if `None`, the table has a column of them."""
+
+    table: pa.Table
+    runs: Runs
+    moments: Sequence[tuple[F64, int]] | None = None
+
+
 class Matrix:
     """Some rows of one table by thing and reading: `values` has a row for each of `things` and a
     column for each moment of `mono`. Moments at which none of the wanted things was there count."""
 
-    def __init__(self, found: pa.Table, runs: Runs, wanted: Wanted | None = None) -> None:
-        self._found = found
-        self.mono: F64 = numbers(found.column(MONO))
+    def __init__(self, found: Rows, wanted: Wanted | None = None) -> None:
+        self._found, runs, moments = found
         distinct = dict.fromkeys(key for key in runs.things if wanted is None or wanted(key))
         rows = {key: row for row, key in enumerate(in_order(distinct))}
         self.things = list(rows)
         thing = np.array([rows.get(key, -1) for key in runs.things], np.int64)
-        blocks = _blocks(self.mono, runs.starts, runs.lengths)
+        if moments is None:
+            mono: F64 = numbers(self._found.column(MONO))
+            blocks = _blocks(mono, runs)
+        else:
+            blocks = _even_blocks(runs, moments)
         self._blocks: list[tuple[_Block, Ints]] | None = None
         if blocks is None or any(_twice(thing[block.runs]) for block in blocks):
             self._thing = np.repeat(thing, runs.lengths)
-            self.mono, self._at = np.unique(self.mono, return_inverse=True)
+            if moments is not None:
+                mono = np.concatenate([np.tile(times, number) for times, number in moments])
+            self.mono, self._at = np.unique(mono, return_inverse=True)
         elif blocks:
             self._blocks = [(block, thing[block.runs]) for block in blocks]
             self.mono = np.concatenate([block.mono for block in blocks])
         else:
             self._blocks = []
+            self.mono = np.empty(0)
 
     def values(self, names: Sequence[str], kept: Ints | None = None) -> dict[str, F64]:
         """These columns, NaN where there is no value; of the `kept` moments only, if given."""
@@ -70,29 +85,29 @@ class Matrix:
 
     def _laid(self, column: Array, there: Bools | None, kept: Ints | None) -> F64:
         """A column's blocks side by side, each thing in its row."""
-        every = np.arange(len(self.things))
-        parts = []
-        first = 0
+        number = len(self.mono) if kept is None else len(kept)
+        made = np.empty((len(self.things), number))
+        first = done = 0
         for block, row in self._blocks or ():
             last = first + len(block.mono)
             some = None
             if kept is not None:
                 some = kept[slice(*np.searchsorted(kept, (first, last)))] - first
             first = last
-            if some is not None and not len(some):
+            place = made[:, done : done + (len(block.mono) if some is None else len(some))]
+            done += place.shape[1]
+            if not place.shape[1]:
                 continue
-            part = block.of(column, some).astype(np.float64)
+            part = block.of(column, some)
             if there is not None:
-                part[~block.of(there, some)] = np.nan
-            if not np.array_equal(row, every):
+                part = np.where(block.of(there, some), part, np.nan)
+            if np.array_equal(row, np.arange(len(place))):
+                place[:] = part
+            else:
                 mine = np.flatnonzero(row >= 0)
-                laid = np.full((len(every), part.shape[1]), np.nan)
-                laid[row[mine]] = part[mine]
-                part = laid
-            parts.append(part)
-        if len(parts) == 1:
-            return parts[0]
-        return np.concatenate(parts, axis=1) if parts else np.empty((len(every), 0))
+                place[:] = np.nan
+                place[row[mine]] = part[mine]
+        return made
 
     def _one_by_one(self, column: F64, kept: Ints | None) -> F64:
         """Each value put in its place: things come and go."""
@@ -123,27 +138,45 @@ class _Block(NamedTuple):
         return apart
 
 
-def _blocks(mono: F64, starts: Ints, length: Ints) -> list[_Block] | None:
+def _blocks(mono: F64, runs: Runs) -> list[_Block] | None:
     """The table as blocks in time order; `None` if things come and go."""
+    first, length = mono[runs.starts], runs.lengths
     found: list[_Block] = []
-    first = mono[starts]
-    moments = np.unique(first)
-    if len(moments) > _MOST_BLOCKS:
-        return None
-    for moment in moments.tolist():
-        runs = np.flatnonzero(first == moment)
-        start, number = starts[runs], int(length[runs[0]])
-        if (length[runs] != number).any():
+    for moment in np.unique(first).tolist():
+        some = np.flatnonzero(first == moment)
+        start, number = runs.starts[some], int(length[some[0]])
+        if len(found) == _MOST_BLOCKS or (length[some] != number).any():
             return None
-        together = np.array_equal(start, start[0] + number * np.arange(len(start)))
-        block = _Block(mono[start[0] : start[0] + number].copy(), runs, start, together)
-        if found and moment <= found[-1].mono[-1]:
-            return None
-        later = block.mono[1:] > block.mono[:-1]
-        if not later.all() or (block.of(mono) != block.mono).any():
+        block = _block(mono[start[0] : start[0] + number].copy(), runs, some)
+        if (block.of(mono) != block.mono).any():
             return None
         found.append(block)
-    return found
+    return found if _in_time_order(found) else None
+
+
+def _even_blocks(runs: Runs, moments: Sequence[tuple[F64, int]]) -> list[_Block] | None:
+    """The same where the times of each run are known."""
+    together: dict[bytes, tuple[F64, list[int]]] = {}
+    first = 0
+    for mono, number in moments:
+        _, some = together.setdefault(mono.tobytes(), (mono, []))
+        some += range(first, first + number)
+        first += number
+    blocks = [_block(mono, runs, np.array(some)) for mono, some in together.values()]
+    blocks.sort(key=lambda block: float(block.mono[0]))
+    return blocks if len(blocks) <= _MOST_BLOCKS and _in_time_order(blocks) else None
+
+
+def _block(mono: F64, runs: Runs, some: Ints) -> _Block:
+    start = runs.starts[some]
+    together = np.array_equal(start, start[0] + len(mono) * np.arange(len(start)))
+    return _Block(mono, some, start, together)
+
+
+def _in_time_order(blocks: Sequence[_Block]) -> bool:
+    """Whether every moment is later than the one before."""
+    every = np.concatenate([np.empty(0), *(block.mono for block in blocks)])
+    return bool((every[1:] > every[:-1]).all())
 
 
 def _twice(thing: Ints) -> bool:

@@ -6,7 +6,7 @@ holds (`sexton.store.runs`), and its time range.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -19,13 +19,14 @@ import pyarrow as pa
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.window import Key, Wanted
-from sexton.replay.matrix import Matrix
+from sexton.replay.matrix import Matrix, Rows
 from sexton.replay.span import Span
+from sexton.sandbox import largest_read
 from sexton.store.arrays import coded, numbers
 from sexton.store.recording import Segment
-from sexton.store.runs import Runs, joined, pieces, runs_of
+from sexton.store.runs import Runs, end_to_end, joined, pieces, runs_of
 from sexton.store.schema import MONO, WALL, texts_of
-from sexton.store.sealed import TableFile, open_table
+from sexton.store.sealed import TableFile
 
 F64 = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -107,7 +108,7 @@ class SegmentReader:
         names, code, every = self._list()
         if table(kind) not in names:
             return _NO_READINGS
-        mine = every.some(code == names.index(table(kind)))
+        mine = every.some(np.flatnonzero(code == names.index(table(kind))))
         if (np.diff(mine.mono) > 0).all():
             return mine
         order = np.argsort(mine.mono, kind="stable")
@@ -136,6 +137,8 @@ class SegmentReader:
     def times(self, kind: type[Row], mono: F64) -> Times:
         """The readings at `mono`, which had rows, and with them those that had none."""
         listed = self.readings(kind)
+        if np.array_equal(mono, listed.mono):  # as usual
+            return Times(mono, listed.wall, np.ones(len(mono), np.bool_), False)
         known = np.isin(mono, listed.mono)
         if not known.all():  # the list is damaged: use the times of the rows
             listed = self._from_rows(kind)
@@ -170,14 +173,15 @@ class SegmentReader:
             if found is None:
                 return None
         listed = self.readings(kind)
-        if found is None or (not found[0].num_rows and len(listed.mono)):
+        if found is None or (not found.runs.rows and len(listed.mono)):
             mono = listed.mono[listed.rows > 0] if found is not None else np.empty(0)
             times = self.times(kind, mono)
             number = len(times.mono) if near is None else int(within(times.mono, near).sum())
             return Piece(times, [], {name: np.empty((0, number)) for name in names})
-        made = Matrix(*found, wanted)
+        made = Matrix(found, wanted)
         mono = made.mono
-        if wanted is not None:  # at some readings only other things may have been present
+        if wanted is not None and not np.array_equal(mono, listed.mono):
+            # At some readings only other things may have been present.
             mono = np.union1d(mono, listed.mono[listed.rows > 0])
         times = self.times(kind, mono)
         kept = None if near is None else np.flatnonzero(within(times.mono, near))
@@ -200,7 +204,7 @@ class SegmentReader:
 
     def rows(
         self, kind: type[Row], names: Sequence[str], wanted: Wanted | None = None, near: Near = None
-    ) -> tuple[pa.Table, Runs] | None:
+    ) -> Rows | None:
         """Time and some columns of a table, and its runs: at least of the wanted things and of the
         readings in `near`. `None` if its file cannot be read."""
         columns = (MONO, *names)
@@ -213,25 +217,34 @@ class SegmentReader:
                 if listed is not None or not few:
                     return _wanted_rows(source, (kind, columns, wanted), groups, listed)
                 found = source.read((*columns, *kind.entity))
-                return found, runs_of(found, kind.entity)
+                return Rows(found, runs_of(found, kind.entity))
         texts = [name for name in kind.entity if name in texts_of(kind)]
         found = self.segment.table(kind, (*columns, *kind.entity), texts)
-        return None if found is None else (found, runs_of(found, kind.entity))
+        return None if found is None else Rows(found, runs_of(found, kind.entity))
+
+    def near(self, kind: type[Row], columns: Sequence[str], near: Near) -> pa.Table | None:
+        """Some columns of a table, at least of the readings in `near`."""
+        source = self._file(kind)
+        if source is not None:
+            with suppress(StoreError, pa.ArrowException):
+                groups = [at for at in range(source.num_row_groups) if _reaches(source, at, near)]
+                return source.read(columns, groups)
+        return self.segment.table(kind, columns, texts_of(kind))
 
     def part(self, kind: type[Row], columns: Sequence[str], part: Interval) -> pa.Table | None:
         """Readings in an interval of a table, read one row group at a time; `None` if the table has
         only one or cannot be read this way."""
-        source = self._file(kind, texts_of(kind))
+        source = self._file(kind)
         if source is None or source.num_row_groups < 2:
             return None
-        parts = []
         try:
+            parts = [source.read(columns, [])]
             for group in range(source.num_row_groups):
-                if group and not _reaches(source, group, [part]):
+                if not _reaches(source, group, [part]):
                     continue
                 mono = numbers(source.read([MONO], [group])[MONO])
                 rows = np.flatnonzero((mono >= part[0]) & (mono <= part[1]))
-                if len(rows) or not group:
+                if len(rows):
                     parts.append(source.read(columns, [group]).take(pa.array(rows)))
             return pa.concat_tables(parts)
         except (StoreError, pa.ArrowException):
@@ -255,14 +268,11 @@ class SegmentReader:
             )
         return [] if found is None else runs_of(found, fields).things
 
-    def _file(self, kind: type[Row], coded: Sequence[str] | None = None) -> TableFile | None:
+    def _file(self, kind: type[Row]) -> TableFile | None:
         """A sealed table's file. If `None`, read it by `segment.table`, which reports why."""
-        if not self.segment.sealed or not kind.entity:
-            return None
-        if coded is None:
-            coded = [name for name in kind.entity if name in texts_of(kind)]
-        with suppress(StoreError):
-            return open_table(self.segment.path, table(kind), self.segment.manifest, coded)
+        if self.segment.sealed and kind.entity:
+            with suppress(StoreError):
+                return self.segment.file(kind)
         return None
 
 
@@ -288,11 +298,13 @@ def _wanted_rows(
     what: tuple[type[Row], Sequence[str], Wanted | None],
     groups: Sequence[int],
     listed: Sequence[Runs] | None,
-) -> tuple[pa.Table, Runs]:
+) -> Rows:
     """The rows of the wanted things in some row groups, and their runs."""
     kind, columns, wanted = what
+    if listed is not None and all(listed[group].even is not None for group in groups):
+        return _even_rows(source, columns[1:], wanted, {at: listed[at] for at in groups})
     if wanted is None and listed is not None:
-        return source.read(columns, groups), joined([listed[group] for group in groups])
+        return Rows(source.read(columns, groups), joined([listed[group] for group in groups]))
     parts: list[pa.Table] = []
     every: list[Runs] = []
     for group in groups:
@@ -301,12 +313,56 @@ def _wanted_rows(
         if len(some):
             found = source.read(columns, [group])
             parts += [found.slice(*piece) for piece in pieces(some, runs)]
-            lengths = runs.lengths[list(some)]
-            starts = np.cumsum(lengths) - lengths
-            every.append(Runs(starts, [runs.things[at] for at in some], int(lengths.sum())))
+            every.append(runs.at(some))
     if not parts:
-        return source.read(columns, []), Runs(np.empty(0, np.int64), [], 0)
-    return pa.concat_tables(parts), joined(every)
+        return Rows(source.read(columns, []), Runs(np.empty(0, np.int64), [], 0))
+    return Rows(pa.concat_tables(parts), joined(every))
+
+
+def _even_rows(
+    source: TableFile, names: Sequence[str], wanted: Wanted | None, listed: Mapping[int, Runs]
+) -> Rows:
+    """The same for row groups with the same readings of each thing. Times are decoded only of one,
+    and a row group in which no wanted thing changed not at all."""
+    parts = [source.read(names, [] if wanted is not None else list(listed))]
+    every: list[Runs] = []
+    moments: list[tuple[F64, int]] = []
+    times: dict[int | None, F64] = {}
+    for group, runs in listed.items():
+        some = range(len(runs.things)) if wanted is None else runs.some(wanted)
+        if not len(some):
+            continue
+        if wanted is not None:
+            found = _unchanged(source, names, runs, some)
+            if found is None:
+                found = source.read(names, [group])
+                parts += [found.slice(*piece) for piece in pieces(some, runs)]
+            else:
+                parts.append(found)
+        every.append(runs.at(some))
+        if runs.even not in times:
+            times[runs.even] = source.first_times(group, int(runs.lengths[0]))
+        moments.append((times[runs.even], len(some)))
+    return Rows(pa.concat_tables(parts), end_to_end(every), moments)
+
+
+def _unchanged(
+    source: TableFile, names: Sequence[str], runs: Runs, some: Sequence[int]
+) -> pa.Table | None:
+    """The rows of these runs if none of them changed in the only column that is wanted; else
+    `None`."""
+    if runs.still is None or list(names) != [runs.still[0]] or names[0] not in source.names:
+        return None
+    values = [runs.still[1][at] for at in some]
+    field = source.field(names[0])
+    if None in values or not pa.types.is_integer(field.type) or 8 * runs.rows > largest_read():
+        return None
+    try:
+        every = np.array(values, field.type.to_pandas_dtype())
+    except OverflowError:  # the list is wrong
+        return None
+    rows = pa.array(np.repeat(every, runs.lengths[list(some)]))
+    return pa.table([rows], pa.schema([field]))
 
 
 def within(mono: F64, near: Sequence[Interval]) -> Bools:

@@ -169,7 +169,7 @@ def _signal(about: str, name: str, mono: F64, value: F64) -> Signal:
 
 def _used(reader: SpanReader, near: Near, kind: type[Row], names: _Names) -> Iterator[TaskUse]:
     stepper = TaskStepper()
-    for found in reader.parts(kind, near, lambda segment_reader: _read(segment_reader, kind)):
+    for found in reader.parts(kind, near, lambda segment_reader: _read(segment_reader, kind, near)):
         if found is not None:
             rows = _rows(found, kind, names)
             mask = inside(rows.mono, reader.span, near)
@@ -177,9 +177,9 @@ def _used(reader: SpanReader, near: Near, kind: type[Row], names: _Names) -> Ite
                 yield stepper.add(rows if mask.all() else rows.some(mask))
 
 
-def _read(reader: SegmentReader, kind: type[Row]) -> pa.Table | None:
+def _read(reader: SegmentReader, kind: type[Row], near: Near) -> pa.Table | None:
     wanted = (MONO, "comm", *_counted(kind))
-    found = reader.segment.table(kind, wanted, ["comm"]) if reader.segment.rows(kind) else None
+    found = reader.near(kind, wanted, near) if reader.segment.rows(kind) else None
     return None if found is None or not {*wanted} <= {*found.column_names} else found
 
 

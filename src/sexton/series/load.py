@@ -163,16 +163,31 @@ def highest(start: F64, end: F64, value: Floats, seconds: float) -> float | None
     known = ~np.isnan(value)
     if not known.any():
         return None
-    _, length, mean = _means(start[known], end[known], value[known], seconds)
+    if not known.all():
+        start, end, value = start[known], end[known], value[known]
+    _, length, mean = _means(start, end, value, seconds)
     enough = length >= min(seconds * SLACK, float(length.max()))
     return float(mean[enough].max())
 
 
 def _means(start: F64, end: F64, value: Floats, seconds: float) -> tuple[Ints, F64, F64]:
     """Per step, the stretch of about `seconds` that ends with it: first step, length and mean."""
-    first = stretches(start, end, seconds * 1.05)
+    first = _stretches(start, end, seconds * 1.05)
     length = end - start[first]
     return first, length, sums(value * (end - start), first) / np.maximum(length, 1e-9)
+
+
+#: What `_stretches` was asked for last, and its answer.
+_last: tuple[F64, F64, float, Ints] | None = None
+
+
+def _stretches(start: F64, end: F64, seconds: float) -> Ints:
+    """`stretches`, made once for the same steps: they are asked for core by core."""
+    global _last
+    known = _last
+    if known is None or known[0] is not start or known[1] is not end or known[2] != seconds:
+        known = _last = (start, end, seconds, stretches(start, end, seconds))
+    return known[3]
 
 
 def queues(window: Window, limit: float, seconds: float) -> Queues | None:

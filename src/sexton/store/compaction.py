@@ -20,6 +20,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ _MOST_ROWS = 600_000
 #: interrupt has one per core).
 _CUT_S, _CUT_ROWS = 900.0, 25_000
 _MOST_LISTED = 500_000
-#: Rows in a row group. Readers decode row groups one by one or in parallel.
+#: Most rows in a row group. Readers decode row groups one by one or in parallel.
 _GROUP_ROWS = 1 << 18
 
 
@@ -245,11 +246,23 @@ def _row_groups(name: str, group: Sequence[_Sealed]) -> Iterator[pa.Table]:
     for parts in _parts(name, group):
         content = _in_one_piece(parts)
         order = None if kind is None else merged_order(kind, content)
-        for at in range(0, max(content.num_rows, 1), _GROUP_ROWS):
-            if order is None:
+        if kind is None or order is None:
+            for at in range(0, max(content.num_rows, 1), _GROUP_ROWS):
                 yield content.slice(at, _GROUP_ROWS)
-            else:
-                yield content.take(pa.array(order[at : at + _GROUP_ROWS]))
+        else:
+            starts = changes([key[order] for key in _keys(kind, content)], len(order))
+            for start, end in pairwise(_cuts(starts, len(order))):
+                yield content.take(pa.array(order[start:end]))
+
+
+def _cuts(starts: Array, rows: int) -> list[int]:
+    """Where row groups begin and end: where the rows of a thing do, if these are not too many. So
+    a row group mostly holds the same readings of each of its things."""
+    cuts = [0]
+    while rows - cuts[-1] > _GROUP_ROWS:
+        whole_runs = int(starts[np.searchsorted(starts, cuts[-1] + _GROUP_ROWS, "right") - 1])
+        cuts.append(whole_runs if whole_runs > cuts[-1] else cuts[-1] + _GROUP_ROWS)
+    return [*cuts, rows]
 
 
 def _parts(name: str, group: Sequence[_Sealed]) -> Iterator[list[pa.Table]]:
@@ -302,8 +315,7 @@ def merged_order(kind: type[Row], content: pa.Table) -> Array | None:
     `content` consists of segments, oldest first, in each of which the rows of a thing are already
     together. So whole runs are moved, which are few, and no rows are compared.
     """
-    there = {*content.column_names}
-    keys = [key_codes(content.column(name)) for name in kind.entity if name in there]
+    keys = _keys(kind, content)
     if not keys or content.num_rows < 2:
         return None
     begins = changes(keys, content.num_rows)
@@ -313,6 +325,11 @@ def merged_order(kind: type[Row], content: pa.Table) -> Array | None:
     # The rows of each run in turn: as many as it has, from its first one on.
     offsets = np.repeat(begins[runs] - np.cumsum(lengths) + lengths, lengths)
     return np.asarray(offsets + np.arange(content.num_rows))
+
+
+def _keys(kind: type[Row], content: pa.Table) -> list[Array]:
+    there = {*content.column_names}
+    return [key_codes(content.column(name)) for name in kind.entity if name in there]
 
 
 def _link(annex: Path, target: Path) -> None:

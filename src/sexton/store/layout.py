@@ -196,15 +196,13 @@ def read_plain(path: Path, most: int, exactly: bool = False) -> bytes:
             raise OSError(errno.EINVAL, "not a plain file")
         if exactly and status.st_size != most:
             raise OSError(errno.EINVAL, f"{status.st_size} bytes, sealed with {most}")
-        content = bytearray()
-        while len(content) < most:
-            piece = os.read(descriptor, min(most - len(content), status.st_size + 1))
-            if not piece:
-                break
-            content += piece
+        pieces: list[bytes] = []  # mostly one, which is then not copied
+        while most > 0 and (piece := os.read(descriptor, min(most, status.st_size + 1))):
+            pieces.append(piece)
+            most -= len(piece)
     finally:
         os.close(descriptor)
-    return bytes(content)
+    return b"".join(pieces)
 
 
 def unused(path: str) -> str:

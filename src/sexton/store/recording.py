@@ -47,7 +47,7 @@ from sexton.store.schema import (
     texts_of,
     with_unlisted,
 )
-from sexton.store.sealed import open_table, read_table, spans_of
+from sexton.store.sealed import OpenFiles, TableFile, read_table, spans_of
 
 #: A recorder changes the list of segments every few minutes; opening them all takes less.
 _MOST_LOOKS = 5
@@ -66,13 +66,17 @@ class Segment:
     """Some minutes of a node, or a compacted hour. `start` and `end` are (monotonic, UNIX) seconds
     of its first and last readings; `sequence` and `last_sequence` number the segments in it."""
 
-    def __init__(self, path: Path, name: SegmentName, problems: list[str]) -> None:
+    def __init__(
+        self, path: Path, name: SegmentName, problems: list[str], files: OpenFiles | None = None
+    ) -> None:
         self.path = path
+        self._files = files or OpenFiles()
         self.name = name.text
         self.sequence = name.sequence
         self.last_sequence = name.last
         self._problems = problems
         self._recovered: Recovered | None = None
+        self._readings: pa.Table | None = None
         self._stretches: list[tuple[Moment, Moment]] | None = None
         self.sealed = os.path.lexists(path / MANIFEST) or not os.path.lexists(path / JOURNAL)
         if self.sealed:
@@ -93,6 +97,9 @@ class Segment:
             raise (StoreError if damaged else EmptySegment)(f"{self.name}: holds no reading")
         own = own_reach(self.manifest)
         self.start, self.end, self.boot_id = own.start, own.end, own.boot_id
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_readings": None}  # another process reads its own
 
     def has(self, kind: type[Row]) -> bool:
         """Whether this row type was read, with or without rows."""
@@ -147,7 +154,11 @@ class Segment:
     ) -> pa.Table | None:
         """One table as stored; `None` if it is missing or damaged. Text columns in `coded` may stay
         dictionary codes."""
-        return self._table(table(kind), columns, coded)
+        return self._table(table(kind), columns, texts_of(kind) if coded else ())
+
+    def file(self, kind: type[Row]) -> TableFile | None:
+        """A sealed table's file, with text as codes; returns and raises as `sealed.open_table`."""
+        return self._files.open(self.path, table(kind), self.manifest, texts_of(kind))
 
     def opens(self, kind: type[Row]) -> bool:
         """Whether a table's file exists and is the one that was sealed; true if it has no rows."""
@@ -156,7 +167,7 @@ class Segment:
         if self._recovered is not None:
             return table(kind) in self._recovered.tables
         try:
-            return open_table(self.path, table(kind), self.manifest) is not None
+            return self.file(kind) is not None
         except StoreError as error:
             if not os.path.lexists(self.path):  # compacted meanwhile: readers use its successor
                 return True
@@ -165,7 +176,11 @@ class Segment:
 
     def readings(self, coded: Sequence[str] = ()) -> pa.Table | None:
         """Every reading of every table, empty ones included (see `schema.READINGS`)."""
-        return self._table(READING, None, coded)
+        if not coded or self._recovered is not None:
+            return self._table(READING, None, coded)
+        if self._readings is None:
+            self._readings = self._table(READING, None, coded)
+        return self._readings
 
     def stretches(self) -> list[tuple[Moment, Moment]]:
         """Its time from first to last reading, split at gaps and jumps of the wall clock."""
@@ -233,7 +248,8 @@ class Segment:
             found = self._recovered.tables.get(name)
             return None if found is None else _select(found, columns)
         try:
-            found = read_table(self.path, name, self.manifest, columns, coded)
+            source = self._files.open(self.path, name, self.manifest, coded)
+            found = None if source is None else source.read(columns)
             if name == READING and found is not None:
                 check_times(found)
             return found
@@ -305,6 +321,7 @@ class Recording:
         self.path = path
         self.problems: list[str] = []
         self.segments: list[Segment] = []
+        self._files = OpenFiles()
         self._changed = False
         require_recording(path)
         for _ in range(_MOST_LOOKS):
@@ -337,7 +354,7 @@ class Recording:
             path = self.path / place / name.text
             problems: list[str] = []
             try:
-                segment = Segment(path, name, problems)
+                segment = Segment(path, name, problems, self._files)
             except EmptySegment:
                 continue
             except StoreError as error:

@@ -4,6 +4,11 @@ In a sealed table the rows of each thing are together. A compacted hour of NIC c
 million rows and some thousand runs, so its file lists them in its footer: a reader then knows which
 row groups hold a thing, and which rows are whose, without decoding the key columns. For a file
 without the list, from an older version, the key columns are read.
+
+The list also says two things that save most of the decoding. Of a row group: whether all its runs
+are of the same readings, which is usual, and in which row group these occur first; then the times
+are decoded once. Of a run in a table of counters by name: its value, if that never changed; most
+counters of errors never do.
 """
 
 from __future__ import annotations
@@ -17,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sexton.store.arrays import Array, codes, numbers, values, whole
+from sexton.store.arrays import Array, codes, numbers, raw, values, whole
+from sexton.store.encoding import MONO, POSITION, TIME
 
 Ints = npt.NDArray[np.int64]
 #: A thing's identity: the values of its key columns.
@@ -27,25 +33,41 @@ Thing = tuple[Any, ...]
 LISTED = b"sexton.runs"
 #: With fewer rows per run than this on average, a list would cost more than it saves.
 _LEAST_ROWS = 32
+#: Types of key values.
+_PLAIN = {str, int, float, bool, type(None)}
 
 
 class Runs(NamedTuple):
-    """Where each run starts in a table, and its thing; `rows` is the length of the table."""
+    """Where each run starts in a table, and its thing; `rows` is the length of the table.
+
+    `even`: all runs are of the same readings, which are those of the first run of that row group of
+    the file. `still`: per run its value in the column of that name, `None` if it changed.
+    """
 
     starts: Ints
     things: list[Thing]
     rows: int
+    even: int | None = None
+    still: tuple[str, list[int | None]] | None = None
 
     @property
     def lengths(self) -> Ints:
-        return np.diff(self.starts, append=self.rows)
+        return np.append(self.starts[1:], self.rows) - self.starts
 
     def agrees(self, other: Runs) -> bool:
-        return self.things == other.things and np.array_equal(self.starts, other.starts)
+        """Whether a list says nothing that differs from `other`, which is from the columns."""
+        same = self.things == other.things and np.array_equal(self.starts, other.starts)
+        return same and self.even in (None, other.even) and self.still in (None, other.still)
 
     def some(self, wanted: Callable[[Thing], bool]) -> list[int]:
         """The indices of runs of wanted things."""
         return [at for at, thing in enumerate(self.things) if wanted(thing)]
+
+    def at(self, some: Sequence[int]) -> Runs:
+        """These runs alone."""
+        lengths = self.lengths[list(some)]
+        things = [self.things[place] for place in some]
+        return Runs(np.cumsum(lengths) - lengths, things, int(lengths.sum()))
 
 
 def changes(columns: Sequence[Array], rows: int) -> Ints:
@@ -78,14 +100,46 @@ def runs_of(found: pa.Table, keys: Sequence[str]) -> Runs:
     return Runs(starts, list(zip(*columns, strict=True)), found.num_rows)
 
 
-def joined(parts: Sequence[Runs]) -> Runs:
-    """The runs of concatenated tables. A row group may end within a run."""
+def described(found: pa.Table, keys: Sequence[str], group: int, times: dict[bytes, int]) -> Runs:
+    """`runs_of` one row group of a file, with what else a list says. `times` are the readings of
+    the row groups before it, and gets its own."""
+    runs = runs_of(found, keys)
+    if not keys or not runs.rows:
+        return runs
+    number = int(runs.lengths[0])
+    if MONO in found.column_names and (runs.lengths == number).all():
+        mono = numbers(found.column(MONO)).reshape(-1, number)
+        if (mono == mono[0]).all():
+            runs = runs._replace(even=times.setdefault(mono[0].tobytes(), group))
+    names = [name for name in found.column_names if name not in (*keys, *TIME, POSITION)]
+    if len(names) == 1 and pa.types.is_integer(found.schema.field(names[0]).type):
+        runs = runs._replace(still=(names[0], _still(found.column(names[0]), runs.starts)))
+    return runs
+
+
+def _still(column: pa.ChunkedArray, starts: Ints) -> list[int | None]:
+    """Per run the value it has throughout, if it has one."""
+    found, there = raw(column)
+    least, most = np.minimum.reduceat(found, starts), np.maximum.reduceat(found, starts)
+    same = least == most
+    if there is not None:
+        same &= np.logical_and.reduceat(there, starts)
+    return [value if one else None for value, one in zip(least.tolist(), same, strict=True)]
+
+
+def end_to_end(parts: Sequence[Runs]) -> Runs:
+    """The runs of concatenated tables."""
     offsets = np.cumsum([0, *(part.rows for part in parts)])
     starts = [part.starts + offset for part, offset in zip(parts, offsets, strict=False)]
-    every = np.concatenate([*starts, np.empty(0, np.int64)])
     things = [thing for part in parts for thing in part.things]
+    return Runs(np.concatenate([*starts, np.empty(0, np.int64)]), things, int(offsets[-1]))
+
+
+def joined(parts: Sequence[Runs]) -> Runs:
+    """The same, but a run that goes on in the next table is one: a row group may end within it."""
+    starts, things, rows, *_ = end_to_end(parts)
     begins = [at for at, thing in enumerate(things) if not at or thing != things[at - 1]]
-    return Runs(every[begins], [things[at] for at in begins], int(offsets[-1]))
+    return Runs(starts[begins], [things[at] for at in begins], rows)
 
 
 def encoded(keys: Sequence[str], groups: Sequence[Runs]) -> bytes | None:
@@ -99,6 +153,10 @@ def encoded(keys: Sequence[str], groups: Sequence[Runs]) -> bytes | None:
         which = [things.setdefault(thing, len(things)) for thing in group.things]
         parts.append([which, group.lengths.tolist()])
     listed = {"keys": list(keys), "things": list(things), "groups": parts}
+    listed["even"] = [group.even for group in groups]
+    stills = [group.still for group in groups if group.still is not None]
+    if len(stills) == len(groups):
+        listed["still"] = [stills[0][0], [values for _, values in stills]]
     return json.dumps(listed, separators=(",", ":")).encode("ascii")
 
 
@@ -107,7 +165,7 @@ def decoded(listed: bytes, keys: Sequence[str], rows: Sequence[int]) -> list[Run
     other keys: then the key columns are read."""
     try:
         found = json.loads(listed)
-        things = [_thing(values, len(keys)) for values in found["things"]]
+        things = _things(found["things"], len(keys))
         if found["keys"] != list(keys) or len(found["groups"]) != len(rows):
             return None
         made = []
@@ -119,17 +177,34 @@ def decoded(listed: bytes, keys: Sequence[str], rows: Sequence[int]) -> list[Run
                 return None
             starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
             made.append(Runs(starts, [things[at] for at in which], number))
+        return _with_more(made, found)
     except (ValueError, KeyError, TypeError, IndexError, RecursionError, OverflowError):
         return None
+
+
+def _with_more(made: list[Runs], found: dict[str, Any]) -> list[Runs]:
+    """The runs with what an older version does not list."""
+    if "even" in found:
+        for at, (runs, even) in enumerate(zip(made, found["even"], strict=True)):
+            if even is not None:
+                number = made[range(len(made))[even]].lengths[0]
+                if (runs.lengths != number).any():
+                    raise ValueError("not the same readings")
+                made[at] = runs._replace(even=even)
+    if "still" in found:
+        column, groups = found["still"]
+        for at, (runs, still) in enumerate(zip(made, groups, strict=True)):
+            if len(still) != len(runs.things) or not {*map(type, still)} <= {int, type(None)}:
+                raise ValueError("not a value per run")
+            made[at] = made[at]._replace(still=(str(column), still))
     return made
 
 
-def _thing(found: list[Any], width: int) -> Thing:
-    if len(found) != width or not all(
-        value is None or isinstance(value, (str, int, float)) for value in found
-    ):
-        raise ValueError("not a thing")
-    return tuple(found)
+def _things(found: list[list[Any]], width: int) -> list[Thing]:
+    kinds = {type(value) for values in found for value in values}
+    if any(len(values) != width for values in found) or not kinds <= _PLAIN:
+        raise ValueError("not things")
+    return list(map(tuple, found))
 
 
 def pieces(places: Sequence[int], runs: Runs) -> list[tuple[int, int]]:

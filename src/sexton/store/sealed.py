@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,12 +26,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sexton.errors import StoreError, first_line
 from sexton.model.row import Row, table
 from sexton.sandbox import largest_read
+from sexton.store.arrays import numbers
 from sexton.store.journal import READING, has_rows, recover
 from sexton.store.layout import (
     ASIDE,
@@ -43,11 +47,13 @@ from sexton.store.layout import (
     sync_directory,
     write_all,
 )
-from sexton.store.runs import LISTED, Runs, decoded, encoded, runs_of
+from sexton.store.runs import LISTED, Runs, decoded, described, encoded
 from sexton.store.schema import MONO, POSITION, TIME, WALL, check_columns, checked_table, tables
 
 _ZSTD_LEVEL = 3
 _COUNTERS = (pa.types.is_int64, pa.types.is_uint64)
+#: Bytes of files that stay open, in all and of each. A larger one would push out many small ones.
+_MOST_OPEN, _LARGEST_OPEN = 24 << 20, 1 << 20
 
 
 class Contents(NamedTuple):
@@ -195,10 +201,49 @@ def read_table(
     return None if source is None else source.read(columns)
 
 
-class TableFile:
-    """A table's file, checked against the manifest and not yet decoded."""
+class OpenFiles:
+    """The files that were used last: several detectors ask for the same table, and to read and
+    check its file takes as long as to decode some columns."""
 
-    def __init__(self, source: pq.ParquetFile, name: str, place: str) -> None:
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Path, str, Sequence[str]], TableFile] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[OpenFiles], tuple[()]]:
+        return OpenFiles, ()  # another process opens its own
+
+    def open(
+        self, directory: Path, name: str, manifest: Mapping[str, Any], coded: Sequence[str] = ()
+    ) -> TableFile | None:
+        """As `open_table`."""
+        key = (directory, name, tuple(coded))
+        with self._lock:
+            kept = self._drop(key)
+        if kept is None:
+            found = open_table(directory, name, manifest, coded)
+            if found is None or found.bytes > _LARGEST_OPEN:
+                return found
+            kept = found
+        with self._lock:
+            self._drop(key)  # another thread may have opened it too
+            self._kept[key] = kept  # the one used last is the last to go
+            self._bytes += kept.bytes
+            while self._bytes > _MOST_OPEN:
+                self._drop(next(iter(self._kept)))
+        return kept
+
+    def _drop(self, key: tuple[Path, str, Sequence[str]]) -> TableFile | None:
+        found = self._kept.pop(key, None)
+        self._bytes -= 0 if found is None else found.bytes
+        return found
+
+
+class TableFile:
+    """A table's file, checked against the manifest and not yet decoded. Threads may share it."""
+
+    def __init__(self, source: pq.ParquetFile, name: str, place: str, size: int) -> None:
+        self.bytes = size
         self.metadata = source.metadata
         self.num_row_groups: int = source.num_row_groups
         self._source, self._name, self._place = source, name, place
@@ -206,6 +251,8 @@ class TableFile:
         self._rows: list[int] = [
             self.metadata.row_group(group).num_rows for group in range(self.num_row_groups)
         ]
+        self._lock = threading.Lock()
+        self._runs: dict[Sequence[str], list[Runs] | None] = {}
 
     @property
     def names(self) -> list[str]:
@@ -213,10 +260,17 @@ class TableFile:
         names: list[str] = self._schema.names
         return names
 
+    def field(self, name: str) -> pa.Field:
+        """The type of a column."""
+        return self._schema.field(name)
+
     def runs(self, keys: Sequence[str]) -> list[Runs] | None:
         """The runs of each row group; `None` if the file does not list them."""
-        listed = (self.metadata.metadata or {}).get(LISTED)
-        return None if listed is None else decoded(listed, keys, self._rows)
+        key = tuple(keys)
+        if key not in self._runs:
+            listed = (self.metadata.metadata or {}).get(LISTED)
+            self._runs[key] = None if listed is None else decoded(listed, keys, self._rows)
+        return self._runs[key]
 
     def times(self, group: int) -> tuple[float, float]:
         """When the first and last rows of a row group were read; infinite if unknown."""
@@ -230,6 +284,21 @@ class TableFile:
     @property
     def rows(self) -> int:
         return sum(self._rows)
+
+    def first_times(self, group: int, number: int) -> npt.NDArray[np.float64]:
+        """When the first rows of a row group were read; no more of the column is decoded."""
+        try:
+            if 8 * number > largest_read():
+                raise StoreError(f"{number:,} readings, too large")
+            with self._lock:
+                some = self._source.iter_batches(number, [group], [MONO], use_threads=False)
+                found = checked_table(self._name, pa.Table.from_batches([next(some)]))
+        except (OSError, ValueError, StopIteration, pa.ArrowException) as error:
+            raise StoreError(f"{self._place}: {first_line(error)}") from None
+        made: npt.NDArray[np.float64] = numbers(found.column(MONO)).astype(np.float64)
+        if len(made) != number:
+            raise StoreError(f"{self._place}: fewer rows than its list of runs has")
+        return made
 
     def read(
         self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
@@ -252,7 +321,8 @@ class TableFile:
         needed = self._bytes(self.names if known is None else known, groups)
         if needed > largest_read():
             raise StoreError(f"{needed >> 20:,} MB in memory, too large")
-        found = self._source.read_row_groups(list(groups), columns=known, use_threads=False)
+        with self._lock:
+            found = self._source.read_row_groups(list(groups), columns=known, use_threads=False)
         return checked_table(self._name, found)
 
     def _bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
@@ -294,7 +364,7 @@ def open_table(
             words = [column for column in coded if column in there] or None
             source = pq.ParquetFile(pa.BufferReader(content), read_dictionary=words)
         known = "" if "annex" in manifest else name  # tables of an annex are not rows
-        opened = TableFile(source, known, place)
+        opened = TableFile(source, known, place, len(content))
         check_columns(known, opened.names)
     except StoreError as error:
         raise StoreError(f"{place}: {error}") from None
@@ -351,12 +421,13 @@ def store_table(
     first = next(rest)
     rows = 0
     runs: list[Runs] = []
+    times: dict[bytes, int] = {}
     with pq.ParquetWriter(sink, first.schema, **options) as writer:
         for group in chain([first], rest):
             writer.write_table(group)
             rows += group.num_rows
             if keys:
-                runs.append(runs_of(group, keys))
+                runs.append(described(group, keys, len(runs), times))
         listed = encoded(keys, runs)
         if listed is not None:
             writer.add_key_value_metadata({LISTED: listed})

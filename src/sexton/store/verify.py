@@ -49,7 +49,7 @@ from sexton.store.layout import (
     require_recording,
 )
 from sexton.store.pins import pins_in
-from sexton.store.runs import runs_of
+from sexton.store.runs import described as described_runs
 from sexton.store.schema import check_times, tables
 from sexton.store.sealed import open_table
 
@@ -195,11 +195,14 @@ def _read_through(path: Path, name: str, manifest: Mapping[str, Any]) -> int:
         return 0
     keys = tables()[name].entity if name in tables() else ()
     listed = source.runs(keys)
+    times: dict[bytes, int] = {}
     for group in range(source.num_row_groups):
         content = source.read(groups=[group])
         if name == READING:
             check_times(content)
-        if listed is not None and not listed[group].agrees(runs_of(content, keys)):
+        if listed is None:
+            continue
+        if not listed[group].agrees(described_runs(content, keys, group, times)):
             raise StoreError("its list of runs differs from its columns")
     return source.rows
 
