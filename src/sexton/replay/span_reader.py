@@ -44,7 +44,7 @@ T = TypeVar("T")
 #: With fewer readings in a segment its usual step is unknown.
 _ENOUGH_READINGS = 3
 #: Segments that are read ahead, and the least rows for which threads are worth it.
-_AHEAD, _MANY_ROWS = 2, 50_000
+_AHEAD, _MANY_ROWS = 2, 1_000_000
 #: Numbers in one piece of columns, to limit memory; also in columns that are kept for the next
 #: detector that needs the same.
 _MOST_CELLS, _LEAST_READINGS = 500_000, 60
