@@ -138,11 +138,11 @@ def high(start: F64, end: F64, value: Floats, limit: float, seconds: float) -> l
     start, end, value = start[known], end[known], value[known]
     if not len(end):
         return []
-    first, length, mean = _means(start, end, value, seconds)
-    good = np.flatnonzero((mean >= limit) & (length >= seconds * SLACK))
+    means = Means(start, end, seconds)
+    good = np.flatnonzero((means.of(value) >= limit) & (means.length >= seconds * SLACK))
     spans: list[tuple[int, int]] = []
     for at in good.tolist():
-        begin = int(first[at])
+        begin = int(means.first[at])
         if spans and start[begin] <= end[spans[-1][1]]:
             begin = spans.pop()[0]
         spans.append((begin, at))
@@ -160,34 +160,32 @@ def high(start: F64, end: F64, value: Floats, limit: float, seconds: float) -> l
 
 def highest(start: F64, end: F64, value: Floats, seconds: float) -> float | None:
     """The largest mean over any consecutive `seconds`, or over all of them if there are fewer."""
-    known = ~np.isnan(value)
-    if not known.any():
-        return None
-    if not known.all():
-        start, end, value = start[known], end[known], value[known]
-    _, length, mean = _means(start, end, value, seconds)
-    enough = length >= min(seconds * SLACK, float(length.max()))
-    return float(mean[enough].max())
+    return Means(start, end, seconds).highest(value)
 
 
-def _means(start: F64, end: F64, value: Floats, seconds: float) -> tuple[Ints, F64, F64]:
-    """Per step, the stretch of about `seconds` that ends with it: first step, length and mean."""
-    first = _stretches(start, end, seconds * 1.05)
-    length = end - start[first]
-    return first, length, sums(value * (end - start), first) / np.maximum(length, 1e-9)
+class Means:
+    """Means over the stretches of about `seconds` that end with each step. `first` is the first
+    step of a stretch. They are the same for every core that has all steps."""
 
+    def __init__(self, start: F64, end: F64, seconds: float) -> None:
+        self._start, self._end, self._seconds = start, end, seconds
+        self.first: Ints = stretches(start, end, seconds * 1.05)
+        self.length: F64 = end - start[self.first]
 
-#: What `_stretches` was asked for last, and its answer.
-_last: tuple[F64, F64, float, Ints] | None = None
+    def of(self, value: Floats) -> F64:
+        """The mean up to each step, all of which are known."""
+        total = sums(value * (self._end - self._start), self.first)
+        return total / np.maximum(self.length, 1e-9)
 
-
-def _stretches(start: F64, end: F64, seconds: float) -> Ints:
-    """`stretches`, made once for the same steps: they are asked for core by core."""
-    global _last
-    known = _last
-    if known is None or known[0] is not start or known[1] is not end or known[2] != seconds:
-        known = _last = (start, end, seconds, stretches(start, end, seconds))
-    return known[3]
+    def highest(self, value: Floats) -> float | None:
+        """As the function `highest`."""
+        known = ~np.isnan(value)
+        if not known.any():
+            return None
+        if not known.all():
+            return highest(self._start[known], self._end[known], value[known], self._seconds)
+        enough = self.length >= min(self._seconds * SLACK, float(self.length.max()))
+        return float(self.of(value)[enough].max())
 
 
 def queues(window: Window, limit: float, seconds: float) -> Queues | None:

@@ -56,7 +56,7 @@ from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.catalogue import READY_TASKS
 from sexton.series.cores import CoreSeries, core_series
-from sexton.series.load import Queues, Stretch, high, highest, queues, threads
+from sexton.series.load import Means, Queues, Stretch, high, queues, threads
 from sexton.series.meter import series
 from sexton.series.rates import SLACK, Series
 from sexton.series.steps import steps
@@ -372,10 +372,11 @@ def _calm(counted: Queues, lasting: float) -> Finding:
     waiting = counted.waiting
     peaks = np.nan_to_num(np.fmax.reduce(waiting.values, axis=1))
     most, core = 0.0, _core(waiting, 0)
+    means = Means(waiting.start, waiting.end, LASTING.value)
     for row in np.argsort(-peaks).tolist():
         if peaks[row] < most:  # a mean is at most its largest step
             break
-        mean = highest(waiting.start, waiting.end, waiting.values[row], LASTING.value) or 0.0
+        mean = means.highest(waiting.values[row]) or 0.0
         most, core = max((most, core), (mean, _core(waiting, row)), key=lambda pair: pair[0])
     where = f"one (core {core})" if core >= 0 else "all cores together"
     evidence = _queue(_Crowd(core, Stretch(0.0, lasting, most), 0.0, counted.source))

@@ -20,7 +20,6 @@ hypervisor: run fewer virtual cores per real one, or pin them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +31,7 @@ from sexton.model.rows.cpu import CoreTimes
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.cores import core_series
-from sexton.series.load import Stretch, high, highest
-from sexton.series.rates import F64, SLACK, Floats, stretches, sums
+from sexton.series.load import Means, Stretch, high
 
 NAME = "cpu_steal"
 
@@ -84,10 +82,10 @@ def detect(window: Window) -> Finding:
         # A core that was read only once has no step.
         known = np.flatnonzero(~np.isnan(share).all(axis=1))
         most = (0.0, max(cores[row] for row in known.tolist()))
-        mean = _means(start, end)
+        means = Means(start, end, LASTING.value)
         for peak, core, row in sorted(zip(peaks, cores, range(len(cores)), strict=True))[::-1]:
             if peak >= max(most[0], 1e-9):
-                most = max(most, (mean(share[row]), core))
+                most = max(most, (means.highest(share[row]) or 0.0, core))
         percent, core = most
         evidence = _evidence(core, percent, f"in {duration(window.seconds)}")
         return absent(NAME, f"at most {percent:.0f} % of a core stolen (core {core})", [evidence])
@@ -107,21 +105,6 @@ def detect(window: Window) -> Finding:
             for item in taken[:_SHOWN]
         ),
     )
-
-
-def _means(start: F64, end: F64) -> Callable[[Floats], float]:
-    """A function for the largest mean of a core over `LASTING` seconds, as `highest`: the stretches
-    are the same for all cores, unless a step is unknown, and take longer than their means."""
-    first = stretches(start, end, LASTING.value * 1.05)
-    spent, length = end - start, end - start[first]
-    enough = length >= min(LASTING.value * SLACK, float(length.max()))
-
-    def mean(share: Floats) -> float:
-        if np.isnan(share).any():
-            return highest(start, end, share, LASTING.value) or 0.0
-        return float((sums(share * spent, first)[enough] / length[enough]).max())
-
-    return mean
 
 
 def _evidence(core: int, share: float, when: str) -> Evidence:
