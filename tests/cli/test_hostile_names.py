@@ -109,6 +109,7 @@ def test_the_screen_names_the_burning_task_on_one_line(hostile: Path) -> None:
     assert b"a) R 1\\nx[" in ended.stdout or b"\\x1b[31m\\xff<b>[" in ended.stdout
 
 
+@pytest.mark.whole
 def test_watch_prints_the_escaped_paths_of_removed_cgroups(hostile: Path) -> None:
     """One line per death, whatever its name."""
     child = os.fork()
@@ -135,6 +136,7 @@ def test_watch_prints_the_escaped_paths_of_removed_cgroups(hostile: Path) -> Non
     assert b"/d\\xff\\xfe\n" in ended.stdout
 
 
+@pytest.mark.whole
 def test_processes_that_vanish_while_they_are_read_do_no_harm() -> None:
     """A storm of forks: between listing and reading, most are gone."""
     storm = os.fork()

@@ -163,6 +163,7 @@ def test_memory_taken_and_given_back_page_by_page_is_a_storm(tmp_path: Path):
     same_replayed(window, tmp_path / "recording")
 
 
+@pytest.mark.whole
 def test_real_readers_on_two_cores_that_flush_a_deep_tree_at_once_contend(tmp_path: Path):
     """Each read of `cpu.stat` on v2 flushes under one lock, and 200 levels have to be told of every
     switch. Whether the cores are *held* by it is up to what else this machine does."""

@@ -133,6 +133,7 @@ def test_what_was_flushed_before_a_kill_is_there_after_it(tmp_path: Path):
     assert len(flushed) > 3 * KILLS
 
 
+@pytest.mark.whole
 def test_a_reader_beside_a_recorder_meets_nothing_half_and_no_gap(tmp_path: Path):
     context = multiprocessing.get_context("forkserver")
     heard, connection = context.Pipe(duplex=False)

@@ -113,6 +113,7 @@ def test_what_tmpfs_holds_cannot_be_freed_and_it_stops_after_one_round():
         assert {path for path, _, _ in writer.given} == {f"{maker.parent}/{file}"}
 
 
+@pytest.mark.whole
 def test_a_thorough_one_frees_all_that_page_cache_holds_at_the_neighbours_expense():
     with zombies(NUMBER, "page cache") as maker, neighbour(maker.parent, CACHE, ANON) as home:
         anon = memory_of(home)[1]
@@ -150,6 +151,7 @@ def _orders_under_way() -> list[str]:
     return found
 
 
+@pytest.mark.whole
 def test_a_reason_to_stop_calls_the_order_off(monkeypatch: pytest.MonkeyPatch):
     # A quick machine is through with its walk before a tenth of a second is over.
     monkeypatch.setattr(freeing, "_REASON_EVERY_S", 0.0)

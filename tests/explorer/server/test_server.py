@@ -281,6 +281,7 @@ def test_a_signal_right_after_the_line_ends_it_too() -> None:
             assert running.process.returncode == 0
 
 
+@pytest.mark.whole
 def test_many_at_once_are_all_answered(huge: Running) -> None:
     statuses: list[int] = []
 
