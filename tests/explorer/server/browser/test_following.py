@@ -71,6 +71,15 @@ def test_end_follows_where_it_is_the_end_already(opened):
         assert later[1] >= START + 320
 
 
+def test_keys_that_come_before_a_frame_is_drawn_add_up(opened):
+    with served(Machine(seconds=300)) as at:
+        page = drawn(opened(at))
+        page.evaluate("""for (const key of ["+", "Home"])
+            window.dispatchEvent(new KeyboardEvent("keydown", { key }))""")
+        settled(page)
+        assert view_of(page) == pytest.approx((START, START + 180), abs=0.01)
+
+
 def test_seconds_grow_into_the_last_ten_minutes(opened):
     machine = growing(5)
     with served(machine) as at:

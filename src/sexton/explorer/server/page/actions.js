@@ -8,10 +8,11 @@ import {openHelp} from "./keys.js";
 /** @param {import("./explorer.js").Explorer} app @returns {Record<string, (key: string) => void>} */
 export function actionsOf(app) {
   const { state, board } = app;
-  const length = () => state.view.end - state.view.start;
+  // Of where the view is going: a key may come before the last one's move is drawn.
+  const length = () => { const { start, end } = app.aim(); return end - start; };
   const middle = () => {
-    const { cursor, view } = state;
-    return cursor !== null && cursor > view.start && cursor < view.end ? cursor : (view.start + view.end) / 2;
+    const { cursor } = state, { start, end } = app.aim();
+    return cursor !== null && cursor > start && cursor < end ? cursor : (start + end) / 2;
   };
   const cursor = (/** @type {number} */ columns) => {
     const step = board.stepSeconds();
