@@ -29,7 +29,7 @@ define run-tests
 	exit $$status
 endef
 
-test: dev ## the tests, on every core: 12 minutes on two, more on a slow day
+test: dev ## the tests, on every core: about 12 minutes on two
 	@scripts/system-packages
 	$(call run-tests,not whole and not fuzz)
 
