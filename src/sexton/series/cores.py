@@ -28,6 +28,9 @@ STEAL = ("steal_ms",)
 IDLE = ("idle_ms",)
 KERNEL = (*SYSTEM, *SOFTIRQ)
 PARTS = (*USER, *SYSTEM, *SOFTIRQ, *WAIT, *IDLE)
+#: A recording is not believed beyond this when it says how many rows to make room for.
+_MOST_ROWS = 10_000_000
+_KINDS = ("user", "system", "softirq", "wait", "stolen", "given")
 
 
 class Shares(NamedTuple):
@@ -247,15 +250,22 @@ class HeldSoFar:
 
 def core_series(window: Window) -> CoreSeries | None:
     """Every step of the window; `None` if cores were never read twice."""
-    return window.keep("core_series", lambda: from_columns(window.columns(CoreTimes, PARTS)))
+
+    def make() -> CoreSeries | None:
+        rows = window.row_count(CoreTimes)
+        return from_columns(window.columns(CoreTimes, PARTS), rows)
+
+    return window.keep("core_series", make)
 
 
-def from_columns(pieces: Iterable[Columns]) -> CoreSeries | None:
-    """The same for columns in pieces."""
+def from_columns(pieces: Iterable[Columns], rows: int = 0) -> CoreSeries | None:
+    """The same for columns in pieces, with about this many rows in all."""
     stepper = Stepper()
-    # A piece of one reading has no step, but may have a core that the others do not have.
-    parts = [from_steps(stepper.add(piece)) for piece in pieces]
-    return _joined(parts) if any(len(part.end) for part in parts) else None
+    made = _Pieces(rows)
+    for piece in pieces:
+        # A piece of one reading has no step, but may have a core that the others do not have.
+        made.add(from_steps(stepper.add(piece)))
+    return made.joined()
 
 
 def from_steps(steps: Steps) -> CoreSeries:
@@ -263,66 +273,75 @@ def from_steps(steps: Steps) -> CoreSeries:
     moved, seconds = steps.moved, steps.seconds
 
     def part(names: Sequence[str]) -> F64:
-        found: F64 = moved[names[0]] / 1000
-        for name in names[1:]:
-            found += moved[name] / 1000
-        return found
+        return sum(moved[name] for name in names)  # type: ignore[return-value]
 
     def known_part(names: Sequence[str]) -> F64:
         """The same where a part that is unknown counts nothing."""
-        every = [moved[name] for name in names]
-        return sum(np.where(np.isnan(one), 0.0, one) for one in every) / 1000  # type: ignore[return-value]
+        return sum(np.nan_to_num(moved[name]) for name in names)  # type: ignore[return-value]
 
-    user, system, softirq = part(USER), part(SYSTEM), part(SOFTIRQ)
-    # NaN if one of these is unknown. Idle and iowait sometimes step back a little: such a part is
-    # left out, not the core.
+    user, system, softirq, wait = part(USER), part(SYSTEM), part(SOFTIRQ), part(WAIT)
     needed = user + system + softirq
-    wait = known_part(WAIT)
-    spent = needed + wait + known_part(IDLE)
-    lost = (spent >= ENOUGH * seconds) & (spent < WHOLE * seconds)
-    given = np.where(lost, spent, seconds)
-    parts = [user, system, softirq, wait, moved["steal_ms"] / 1000]
-    unknown = np.isnan(needed)
-    if unknown.any():
-        parts = [np.where(unknown, np.nan, array) for array in parts]
+    spent = needed + wait + part(IDLE)
+    parts = [user, system, softirq, wait, part(STEAL)]
+    if np.isnan(spent).any():
+        # Idle and iowait sometimes step back a little: such a part is left out, not the core. It is
+        # unknown if one of the others is.
+        wait = known_part(WAIT)
+        spent = needed + wait + known_part(IDLE)
+        parts[3] = wait
+        parts = [np.where(np.isnan(needed), np.nan, array) for array in parts]
+    lost = (spent >= ENOUGH * 1000 * seconds) & (spent < WHOLE * 1000 * seconds)
+    given = np.where(lost, spent / 1000, seconds)
     cores = [int(thing[0]) for thing in steps.things]  # type: ignore[call-overload]
+    kinds = (*(array / 1000 for array in parts), given)
     return CoreSeries(
-        steps.start,
-        steps.end,
-        steps.wall,
-        cores,
-        *(array.astype(np.float32) for array in (*parts, given)),
+        steps.start, steps.end, steps.wall, cores, *(array.astype(np.float32) for array in kinds)
     )
 
 
-def _joined(parts: list[CoreSeries]) -> CoreSeries:
-    if len(parts) == 1:
-        return parts[0]
-    cores = sorted({core for part in parts for core in part.cores})
-    rows = [np.searchsorted(cores, part.cores) for part in parts]
-    number = sum(len(part.end) for part in parts)
-    start = np.concatenate([part.start for part in parts])
-    end = np.concatenate([part.end for part in parts])
-    wall = np.concatenate([part.wall for part in parts])
-    names = ("user", "system", "softirq", "wait", "stolen", "given")
-    kinds: list[list[F32]] = [[getattr(part, name) for part in parts] for name in names]
-    parts.clear()  # else twelve hours would be in memory twice
+class _Pieces:
+    """Pieces of a series, each put in its place as it comes: twelve hours are not copied again."""
 
-    same = all(np.array_equal(mine, range(len(cores))) for mine in rows)
+    def __init__(self, rows: int) -> None:
+        self._rows = min(rows, _MOST_ROWS)
+        self._cores: list[int] = []
+        self._times: list[tuple[F64, F64, F64]] = []
+        self._made: F32 = np.empty((len(_KINDS), 0, 0), np.float32)
+        self._steps = 0
 
-    def stitched(pieces: list[F32]) -> F32:
-        if same:
-            made: F32 = np.concatenate(pieces, axis=1)
-        else:
-            made = np.full((len(cores), number), np.nan, np.float32)
-            at = 0
-            for mine, piece in zip(rows, pieces, strict=True):
-                made[mine, at : at + piece.shape[1]] = piece
-                at += piece.shape[1]
-        pieces.clear()
-        return made
+    def add(self, piece: CoreSeries) -> None:
+        """Put the next piece behind the others."""
+        last = self._steps + len(piece.end)
+        new = not set(self._cores).issuperset(piece.cores)
+        if new or last > self._made.shape[2]:
+            self._grow(sorted({*self._cores, *piece.cores}), last)
+        place = self._made[:, :, self._steps : last]
+        rows: slice | list[int] = slice(None)
+        if piece.cores != self._cores:
+            place[:] = np.nan
+            rows = [self._cores.index(core) for core in piece.cores]
+        for at, name in enumerate(_KINDS):
+            place[at, rows] = getattr(piece, name)
+        self._times.append((piece.start, piece.end, piece.wall))
+        self._steps = last
 
-    return CoreSeries(start, end, wall, cores, *map(stitched, kinds))
+    def _grow(self, cores: list[int], steps: int) -> None:
+        """Room for these cores and at least this many steps."""
+        room = max(steps, self._made.shape[2], self._rows // max(len(cores), 1))
+        if steps > self._made.shape[2] and self._steps:
+            room = max(room, 2 * self._steps)
+        made = np.empty((len(_KINDS), len(cores), room), np.float32)
+        made[:, :, : self._steps] = np.nan
+        rows = [cores.index(core) for core in self._cores]
+        made[:, rows, : self._steps] = self._made[:, :, : self._steps]
+        self._made, self._cores = made, cores
+
+    def joined(self) -> CoreSeries | None:
+        """The whole series; `None` if it has no step."""
+        if not self._steps:
+            return None
+        start, end, wall = (np.concatenate(times) for times in zip(*self._times, strict=True))
+        return CoreSeries(start, end, wall, self._cores, *self._made[:, :, : self._steps])
 
 
 class Overlap:

@@ -93,20 +93,36 @@ class Stepper:
         """The steps up to each of these readings, the first from the last one of the last piece."""
         before = self._last
         self._last = with_last(columns)
-        if before is not None and columns.follows[0] and before.mono[0] < columns.mono[0]:
-            columns = prepend(before, columns)
-        follows = columns.follows
-        moved = {name: self._moved(value, follows) for name, value in columns.values.items()}
+        start, follows = columns.mono, columns.follows
+        if before is not None and (not follows[0] or before.mono[0] >= start[0]):
+            before = None
+        first: dict[str, F64] = {}
+        if before is None:
+            start, follows, skipped = start[:-1], follows[1:], 1
+        else:
+            start, skipped = np.append(before.mono, start[:-1]), 0
+            first = _same_things(before, columns.things)
+        moved = {
+            name: self._moved(value, first.get(name), follows)
+            for name, value in columns.values.items()
+        }
         if self._born is not None:
-            _count_births(columns, moved, self._born)
-        return Steps(columns.mono[:-1], columns.mono[1:], columns.wall[1:], columns.things, moved)
+            joined = columns if before is None else prepend(before, columns)
+            _count_births(joined, moved, self._born)
+        end, wall = columns.mono[skipped:], columns.wall[skipped:]
+        return Steps(start, end, wall, columns.things, moved)
 
-    def _moved(self, value: F64, follows: Bools) -> F64:
-        moved: F64 = np.diff(value, axis=1)
+    def _moved(self, value: F64, first: F64 | None, follows: Bools) -> F64:
+        if first is None:
+            moved: F64 = np.diff(value, axis=1)
+        else:  # without a copy of the readings: a night has half a billion bytes of them
+            moved = np.empty(value.shape)
+            np.subtract(value[:, :1], first, out=moved[:, :1])
+            np.subtract(value[:, 1:], value[:, :-1], out=moved[:, 1:])
         if not self._may_fall and (fell := moved < 0).any():
             moved[fell] = np.nan
-        if not follows[1:].all():
-            moved[:, ~follows[1:]] = np.nan
+        if not follows.all():
+            moved[:, ~follows] = np.nan
         return moved
 
 
@@ -132,17 +148,20 @@ def with_last(columns: Columns) -> Columns:
     )
 
 
+def _same_things(before: Columns, things: list[Key]) -> dict[str, F64]:
+    """The values of one reading for these things; NaN for new ones."""
+    if before.things == things:
+        return before.values
+    known = {thing: at for at, thing in enumerate(before.things)}
+    at = np.array([known.get(thing, -1) for thing in things], np.int64)
+    return {
+        name: np.append(value[:, 0], np.nan)[at][:, None] for name, value in before.values.items()
+    }
+
+
 def prepend(before: Columns, columns: Columns) -> Columns:
     """The readings with the previous one (`before`) in front."""
-    if before.things == columns.things:
-        first = before.values
-    else:
-        known = {thing: at for at, thing in enumerate(before.things)}
-        at = np.array([known.get(thing, -1) for thing in columns.things], np.int64)
-        first = {}
-        for name, value in before.values.items():
-            padded = np.append(value[:, 0], np.nan)  # at -1: for a new thing
-            first[name] = padded[at][:, None]
+    first = _same_things(before, columns.things)
     return Columns(
         np.concatenate([before.mono, columns.mono]),
         np.concatenate([before.wall, columns.wall]),
