@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from sexton import sandbox
+from sexton.cli.window import confine_to, read_archived
+from sexton.errors import CommandError, StoreError
 from sexton.sandbox import _DENIED, Limits, _instructions, confine, in_force, limits_for
 
 #: Runs its argument as a command that confines itself.
@@ -134,6 +137,27 @@ def test_limits_grow_with_what_is_on_disk_and_not_with_holes(tmp_path: Path):
     assert full.memory_bytes < 600 << 20
     assert full.cpu_s is not None
     assert full.cpu_s <= 60
+
+
+def test_a_tree_that_is_no_recording_is_not_walked_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "a/b/c/d").mkdir(parents=True)
+    for place in ("a/file", "a/b/c/file", "a/b/c/d/file"):
+        (tmp_path / place).write_bytes(bytes(10))
+    assert len([*sandbox._files(str(tmp_path))]) == 2
+    monkeypatch.setattr(sandbox, "_MOST_FILES", 2)  # directories count too
+    assert len([*sandbox._files(str(tmp_path))]) == 1
+
+
+def test_what_is_no_input_at_all_is_refused_before_its_size_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sandbox, "_size", lambda _: pytest.fail("its files are counted"))
+    with pytest.raises(CommandError, match="Is a directory"):
+        read_archived(str(tmp_path))
+    with pytest.raises(StoreError, match="not a recording"):
+        confine_to(str(tmp_path))
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

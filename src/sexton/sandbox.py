@@ -48,7 +48,8 @@ _TIMES = 8
 _LEAST_S, _BYTES_A_SECOND = 45, 1 << 20
 #: Wall time allowed per CPU second: a process may wait for a slow disk.
 _LIFE = 10
-_MOST_FILES = 200_000
+#: A recording has fewer files and directories, and none deeper than these below `segments/NAME`.
+_MOST_FILES, _DEEPEST = 200_000, 2
 #: How much a process that is not confined reads at once.
 _UNCONFINED_READ = 1 << 30
 
@@ -204,16 +205,19 @@ def _held(about: os.stat_result) -> int:
 
 
 def _files(path: str) -> Iterator[os.stat_result]:
+    """The files of a recording. Another directory, such as /, is not walked to its end."""
     left = _MOST_FILES
-    for place, _, names in os.walk(path):
+    for place, directories, names in os.walk(path):
         for name in names[:left]:
             try:
                 yield os.lstat(os.path.join(place, name))
             except OSError:
                 continue
-        left -= len(names)
+        left -= len(names) + len(directories)
         if left <= 0:
             return
+        if os.path.relpath(place, path).count(os.sep) >= _DEEPEST:
+            directories.clear()
 
 
 def _filter_calls() -> str:

@@ -109,9 +109,9 @@ def read_archived(path: str) -> tuple[Window, Cost]:
         confine(limits_for())
         snapshots = read_archive(sys.stdin.buffer)
     else:
-        confine(limits_for(path))
         try:
-            with Path(path).open("rb") as stream:
+            with Path(path).open("rb") as stream:  # first: of a directory, all files would be sized
+                confine(limits_for(path))
                 snapshots = read_archive(stream)
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror}") from None
@@ -145,8 +145,12 @@ def open_recording(path: str, live: bool = False, times: int = 1) -> Recording:
 
 def confine_to(path: str, live: bool = False, times: int = 1) -> None:
     """Limit CPU time and memory by the recording's size. Call it before Arrow is imported."""
-    from sexton.sandbox import confine, limits_for
+    from pathlib import Path
 
+    from sexton.sandbox import confine, limits_for
+    from sexton.store.layout import require_recording
+
+    require_recording(Path(path))
     limits = limits_for(path)
     confine(limits._replace(live=live, cpu_s=times * (limits.cpu_s or 0)))
 
