@@ -177,7 +177,9 @@ def _die(yard: tuple[Path, Path], name: str, *, hold: bool) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "end", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.whole)]
+)
 def test_watch_prints_real_deaths_and_removes_its_trace_instance(
     tracefs, yard, end: signal.Signals
 ):

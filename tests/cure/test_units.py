@@ -15,6 +15,8 @@ from tests.yard.yard import Yard, YardError, why_not
 
 pytestmark = [pytest.mark.root, pytest.mark.systemd]
 
+#: The cases of `make test`.
+_USUAL = ("in etc, wanted", "by an alias", "with drop-ins of its own", "an instance of a template")
 #: Whatever a unit's directories hold; of directories no times, which systemd itself goes by.
 SNAPSHOT = r"""
 for top in /etc/systemd /run/systemd/system; do
@@ -73,7 +75,10 @@ print(json.dumps([done.made, done.removed, done.left, done.started]))
     return {"made": made, "removed": removed, "left": left, "started": started}
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=() if case in _USUAL else pytest.mark.whole) for case in CASES],
+)
 def test_disabled_and_masked_it_stays_down_and_comes_back_to_the_last_bit(place: Yard, case: str):
     name, lines, file_state, links = CASES[case]
     script(place, *lines)

@@ -111,7 +111,13 @@ def test_a_disk_that_stays_full_costs_old_minutes_and_never_the_recorder(small_d
     assert any("to make room" in words for words in told)
 
 
-@pytest.mark.parametrize("companions", [(), (Stacks,)], ids=["alone", "with stacks"])
+@pytest.mark.parametrize(
+    "companions",
+    [
+        pytest.param((), id="alone", marks=pytest.mark.whole),
+        pytest.param((Stacks,), id="with stacks"),
+    ],
+)
 def test_a_disk_that_turns_read_only_stops_no_reading_and_keeps_what_was_sealed(
     failing_disk: tuple[Path, Path], companions: tuple[type[Stacks], ...]
 ) -> None:

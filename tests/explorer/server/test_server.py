@@ -257,7 +257,13 @@ def test_too_many_followers_are_refused(live: Running) -> None:
         assert live.get("/api/recording").status == 200
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(one, marks=pytest.mark.whole) for one in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_a_signal_ends_it_at_once_with_open_streams(number: signal.Signals) -> None:
     with stand_in("--live", "--gated") as running, contextlib.ExitStack() as open_ones:
         following = open_ones.enter_context(contextlib.closing(running.connection()))

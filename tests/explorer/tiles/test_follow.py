@@ -15,11 +15,16 @@ from sexton.explorer.tiles.view import View
 from tests.support.synthetic import small
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    made = tmp_path / "recording"
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("made") / "recording"
     write(made, small("crash_loop", hours=0.3), compacted=False)
     return made
+
+
+@pytest.fixture
+def place(untouched: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(untouched, tmp_path / "recording"))
 
 
 def test_what_was_drawn_of_a_directory_that_vanished_stays_and_it_says_so(place: Path):
