@@ -34,14 +34,20 @@ test: dev ## the tests, on every core: about 12 minutes on two
 	$(call run-tests,not whole and not fuzz)
 
 test-whole: export SEXTON_WHOLE = 1
-test-whole: export SEXTON_FUZZ_S ?= 10
+test-whole: export SEXTON_FUZZ_S ?= 5
 test-whole: dev ## what make test leaves out: statistics, hundreds of kills, all examples, longer fuzzing
 	@scripts/system-packages
 	$(call run-tests,whole or hypothesis or fuzz)
 
+test-all: export SEXTON_WHOLE = 1
+test-all: export SEXTON_FUZZ_S ?= 5
+test-all: dev ## make test and make test-whole in one pass
+	@scripts/system-packages
+	$(call run-tests,not lab)
+
 # Nothing may be left out here: a skipped test is a failure.
 check: export SEXTON_NOTHING_LEFT_OUT = 1
-check: lint test test-whole diagnose lab ## everything: style, types, imports, every test, a verdict, the lab
+check: lint test-all diagnose lab ## everything: style, types, imports, every test, a verdict, the lab
 
 lint: dev ## ruff, mypy, import-linter
 	@$(BIN)/ruff check src tests bench lab
@@ -89,4 +95,4 @@ dev:
 
 # `make -j check`: one after the other all the same, since the tests use every core.
 .NOTPARALLEL:
-.PHONY: help diagnose demo test test-whole check lint lab lab-all golden golden-update fuzz bench docs clean core dev
+.PHONY: help diagnose demo test test-whole test-all check lint lab lab-all golden golden-update fuzz bench docs clean core dev

@@ -1,4 +1,4 @@
-"""Every target: `LEAST_INPUTS` each in `make test`, for 20 seconds in `make test-whole`.
+"""Every target for some seconds in `make test-whole`, for ten minutes in `make fuzz`.
 
 `SEXTON_FUZZ_S` is the number of seconds; where it is not set, inputs are counted, since a busy
 machine tries few in a second. As many run at a time as there are cores. ``make fuzz`` gives each

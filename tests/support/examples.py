@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-#: Set by `make test-whole`.
+#: Set by `make test-whole` and `make check`.
 IS_WHOLE = os.environ.get("SEXTON_WHOLE") == "1"
 _PART, _LEAST = 5, 5
 #: Hypothesis's own default.
