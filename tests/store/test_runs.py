@@ -169,6 +169,25 @@ def test_names_are_known_without_reading_a_row(hour, monkeypatch):
     assert sorted(found) == sorted((name,) for name in NAMES)
 
 
+@pytest.mark.parametrize("fields", [("value", "name"), ("name", "value"), ("value",)])
+def test_what_a_name_was_read_with_is_known_without_decoding_names(hour, monkeypatch, fields):
+    monkeypatch.setattr(TableFile, "runs", lambda *_: None)
+    expected = set(reader_of(hour).distinct(VmCounter, fields))
+    monkeypatch.undo()
+    read = TableFile.read
+
+    def reading(self, columns=None, groups=None):
+        assert columns == ["value"]
+        return read(self, columns, groups)
+
+    monkeypatch.setattr(TableFile, "read", reading)
+    found = reader_of(hour).distinct(VmCounter, fields)
+    assert set(found) == expected
+    pairs = {(name, value_of(name, START_S + second)) for name in NAMES for second in range(600)}
+    if fields == ("name", "value"):
+        assert expected == pairs
+
+
 @EVEN
 def test_a_counter_that_never_changed_is_not_decoded(hour, monkeypatch):
     every = {"columns": [], "times": 0}

@@ -255,11 +255,11 @@ class SegmentReader:
         if not self.segment.rows(kind):
             return []
         inside_it = all(map(span.holds, self.bounds(kind)))
-        if inside_it and {*fields} <= {*kind.entity}:
+        if inside_it:
             source = self._file(kind)
             with suppress(StoreError, pa.ArrowException):
                 if source is not None:
-                    return _things_in(source, kind.entity, fields)
+                    return _combinations(source, kind.entity, fields)
         texts = [name for name in fields if name in texts_of(kind)]
         found = self.segment.table(kind, fields if inside_it else (MONO, *fields), texts)
         if found is not None and not inside_it:
@@ -283,14 +283,31 @@ def _reaches(source: TableFile, group: int, near: Near) -> bool:
     return any(start <= last and end >= first for start, end in near)
 
 
-def _things_in(source: TableFile, keys: Sequence[str], fields: Sequence[str]) -> list[Key]:
-    """Combinations of some key columns in a file, from its list of runs or from the columns."""
+def _combinations(source: TableFile, keys: Sequence[str], fields: Sequence[str]) -> list[Key]:
+    """Combinations of these columns' values in a file. Key columns are not decoded if the file
+    lists its runs."""
     listed = source.runs(keys)
     if listed is None:
         return runs_of(source.read(fields), fields).things
-    at = [keys.index(name) for name in fields]
-    every = dict.fromkeys(thing for group in listed for thing in group.things)
-    return [tuple(thing[place] for place in at) for thing in every]
+    others = [name for name in fields if name not in keys]
+    if not others:
+        at = [keys.index(name) for name in fields]
+        every = dict.fromkeys(thing for group in listed for thing in group.things)
+        return [tuple(thing[place] for place in at) for thing in every]
+    found, runs = source.read(others), end_to_end(listed)
+    values_of = runs_of(found, others)
+    starts = np.union1d(runs.starts, values_of.starts)
+    run = np.searchsorted(runs.starts, starts, "right") - 1
+    value = np.searchsorted(values_of.starts, starts, "right") - 1
+    things = [runs.things[at] for at in run.tolist()]
+    values = [values_of.things[at] for at in value.tolist()]
+    columns = [
+        [thing[keys.index(name)] for thing in things]
+        if name in keys
+        else [thing[others.index(name)] for thing in values]
+        for name in fields
+    ]
+    return list(zip(*columns, strict=True))
 
 
 def _wanted_rows(
