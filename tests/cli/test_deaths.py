@@ -223,8 +223,7 @@ def _die_until_told(child: subprocess.Popen[str], yard: tuple[Path, Path]) -> di
 
 
 def _armed(tracefs: Path, name: str) -> bool:
-    return any(
-        path.name.startswith(name)
-        and (path / "events/cgroup/cgroup_release/enable").read_text().strip() == "1"
-        for path in (tracefs / "instances").iterdir()
-    )
+    mine = [path for path in (tracefs / "instances").iterdir() if path.name.startswith(name)]
+    enabled = [path / "events/cgroup/cgroup_release/enable" for path in mine]
+    # A new instance has a name before it has events.
+    return any(path.exists() and path.read_text().strip() == "1" for path in enabled)
