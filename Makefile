@@ -34,13 +34,11 @@ test: dev ## the tests, on every core: about 12 minutes on two
 	$(call run-tests,not whole and not fuzz)
 
 test-whole: export SEXTON_WHOLE = 1
-test-whole: export SEXTON_FUZZ_S ?= 5
-test-whole: dev ## what make test leaves out: statistics, hundreds of kills, all examples, longer fuzzing
+test-whole: dev ## what make test leaves out: statistics, hundreds of kills, all examples, fuzzing
 	@scripts/system-packages
 	$(call run-tests,whole or hypothesis or fuzz)
 
 test-all: export SEXTON_WHOLE = 1
-test-all: export SEXTON_FUZZ_S ?= 5
 test-all: dev ## make test and make test-whole in one pass
 	@scripts/system-packages
 	$(call run-tests,not lab)
