@@ -138,6 +138,26 @@ def test_in_pieces_the_same_cores_are_known_as_in_one(cut: int):
     assert cores(batches[:1]) == []
 
 
+@pytest.mark.parametrize("rows", [0, 1, 40, 4_000_000])
+def test_cores_that_come_late_are_in_their_place_whatever_number_of_rows_was_announced(rows: int):
+    every = readings([[(0, 100 * step, 0)] * 8 for step in range(6)])
+    batches = [replace(batch, rows=batch.rows[:1]) for batch in every[:3]] + every[3:]
+    pieces = [
+        columns_of(batches[at : at + 2], CoreTimes, PARTS) for at in range(0, len(batches), 2)
+    ]
+    whole = from_columns([columns_of(batches, CoreTimes, PARTS)])
+    found = from_columns(pieces, rows)
+    assert found is not None
+    assert whole is not None
+    assert found.cores == whole.cores == list(range(8))
+    for name in ("start", "end", "wall", "user", "system", "softirq", "wait", "stolen"):
+        assert np.array_equal(getattr(found, name), getattr(whole, name), equal_nan=True), name
+    shares = [each.percent(each.user) for each in (found, whole)]
+    assert np.array_equal(*shares, equal_nan=True)
+    # One core was there first: room for all rows of one is not made for each of eight.
+    assert found.user.base.nbytes <= max(24 * rows, 24 * 8 * 2 * len(batches))
+
+
 def overlap(system: list[float], start: list[float], end: list[float]) -> Overlap:
     """Core 7, given a whole core in each second in which its system time is known."""
     times = np.arange(len(system) + 1.0)

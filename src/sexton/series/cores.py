@@ -284,8 +284,8 @@ def from_steps(steps: Steps) -> CoreSeries:
     spent = needed + wait + part(IDLE)
     parts = [user, system, softirq, wait, part(STEAL)]
     if np.isnan(spent).any():
-        # Idle and iowait sometimes step back a little: such a part is left out, not the core. It is
-        # unknown if one of the others is.
+        # Idle and iowait sometimes step back a little: such a part is left out. If another part is
+        # unknown, so is the core.
         wait = known_part(WAIT)
         spent = needed + wait + known_part(IDLE)
         parts[3] = wait
@@ -327,9 +327,9 @@ class _Pieces:
 
     def _grow(self, cores: list[int], steps: int) -> None:
         """Room for these cores and at least this many steps."""
-        room = max(steps, self._made.shape[2], self._rows // max(len(cores), 1))
-        if steps > self._made.shape[2] and self._steps:
-            room = max(room, 2 * self._steps)
+        room = max(steps, self._rows // max(len(cores), 1))
+        if room < 2 * self._steps and cores == self._cores:
+            room = 2 * self._steps  # more than announced: do not copy all for each piece
         made = np.empty((len(_KINDS), len(cores), room), np.float32)
         made[:, :, : self._steps] = np.nan
         rows = [cores.index(core) for core in self._cores]

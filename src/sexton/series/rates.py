@@ -115,7 +115,7 @@ class Stepper:
     def _moved(self, value: F64, first: F64 | None, follows: Bools) -> F64:
         if first is None:
             moved: F64 = np.diff(value, axis=1)
-        else:  # without a copy of the readings: a night has half a billion bytes of them
+        else:  # without a copy of the readings: twelve hours of 96 cores are 265 MB
             moved = np.empty(value.shape)
             np.subtract(value[:, :1], first, out=moved[:, :1])
             np.subtract(value[:, 1:], value[:, :-1], out=moved[:, 1:])
