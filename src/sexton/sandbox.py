@@ -48,8 +48,8 @@ _TIMES = 8
 _LEAST_S, _BYTES_A_SECOND = 45, 1 << 20
 #: Wall time allowed per CPU second: a process may wait for a slow disk.
 _LIFE = 10
-#: A recording has fewer files and directories, and none deeper than these below `segments/NAME`.
-_MOST_FILES, _DEEPEST = 200_000, 2
+#: Files and directories of an input that are looked at to learn its size; a recording has fewer.
+_MOST_FILES = 200_000
 #: How much a process that is not confined reads at once.
 _UNCONFINED_READ = 1 << 30
 
@@ -205,7 +205,7 @@ def _held(about: os.stat_result) -> int:
 
 
 def _files(path: str) -> Iterator[os.stat_result]:
-    """The files of a recording. Another directory, such as /, is not walked to its end."""
+    """The files below a directory, as far as `_MOST_FILES` reaches."""
     left = _MOST_FILES
     for place, directories, names in os.walk(path):
         for name in names[:left]:
@@ -216,8 +216,6 @@ def _files(path: str) -> Iterator[os.stat_result]:
         left -= len(names) + len(directories)
         if left <= 0:
             return
-        if os.path.relpath(place, path).count(os.sep) >= _DEEPEST:
-            directories.clear()
 
 
 def _filter_calls() -> str:

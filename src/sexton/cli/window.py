@@ -109,9 +109,11 @@ def read_archived(path: str) -> tuple[Window, Cost]:
         confine(limits_for())
         snapshots = read_archive(sys.stdin.buffer)
     else:
+        if Path(path).is_dir():  # else every file in it would be looked at for its size
+            raise CommandError(f"{path}: Is a directory")
+        confine(limits_for(path))
         try:
-            with Path(path).open("rb") as stream:  # first: of a directory, all files would be sized
-                confine(limits_for(path))
+            with Path(path).open("rb") as stream:
                 snapshots = read_archive(stream)
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror}") from None

@@ -37,7 +37,7 @@ from sexton.explorer.server.api import Site
 from sexton.explorer.server.app import Explorer
 from sexton.explorer.server.guard import Door, is_loopback, plain
 from sexton.sandbox import confine, limits_for
-from sexton.store.layout import is_locked
+from sexton.store.layout import is_locked, require_recording
 
 if TYPE_CHECKING:
     from sexton.explorer.tiles.view import View
@@ -75,6 +75,7 @@ def serve(setup: Setup) -> int:
     """Serve until a signal; returns the exit code."""
     bound = _bound(setup.host, setup.port)
     show = _browser() if setup.open else None
+    require_recording(setup.directory)  # before it is walked for its size
     growing = is_locked(setup.directory)
     confine(limits_for(setup.directory, growing=growing)._replace(cpu_s=None))
     os.register_at_fork(after_in_child=bound[0].close)  # workers do not serve clients
