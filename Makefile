@@ -14,7 +14,7 @@ help: ## this list
 diagnose: core ## the verdict on this machine (sets itself up first)
 	@scripts/verdict
 
-demo: core ## 2,000 real zombies: the verdict turns and turns back (root); then an incident in the explorer
+demo: core ## makes 2,000 zombies; shows the verdict before, during and after (root); then the explorer
 	@$(BIN)/python -m lab.demo
 	@echo
 	@if [ -t 0 ] && [ -t 1 ]; then scripts/setup web && exec $(BIN)/sexton demo; \
@@ -53,9 +53,10 @@ lint: dev ## ruff, mypy, import-linter
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-lab: dev ## real incidents on two kernels and both hierarchies, in a VM, and is each diagnosed right? (root, QEMU)
+lab: dev ## a real incident and a healthy machine, on two kernels and both hierarchies, in VMs: is each diagnosed correctly? (root, QEMU)
 	@scripts/system-packages lab
-	@$(BIN)/python -m lab.vm matrix whole_chain idle --on 6.1-v2 5.10-v1 --live --deadline 600 --out lab/out
+	@$(BIN)/python -m lab.vm run 6.1 v2 whole_chain --live --deadline 600 --out lab/out
+	@$(BIN)/python -m lab.vm run 5.10 v1 idle --live --deadline 600 --out lab/out
 
 lab-all: dev ## every scene on every kernel and hierarchy, each in a VM of its own (hours)
 	@scripts/system-packages lab
@@ -63,17 +64,17 @@ lab-all: dev ## every scene on every kernel and hierarchy, each in a VM of its o
 		--on 5.10-v1 5.10-hybrid 6.1-v1 6.1-hybrid 6.1-v2 6.12-v2
 	@$(BIN)/python -m lab.vm matrix all --boot-each --live --out lab/out
 
-golden: dev ## the recorded incidents: does every surface still say the same?
+golden: dev ## compare all outputs of the recorded incidents with the expected ones
 	@$(BIN)/python -m lab.golden
 
-golden-update: dev ## write what they say now, for review
+golden-update: dev ## rewrite the expected outputs, for review
 	@$(BIN)/python -m lab.golden --update
 	@$(BIN)/python -m lab.accuracy --update
 
-fuzz: dev ## junk for every reader of hostile bytes, ten minutes a target
+fuzz: dev ## fuzz every parser of untrusted input, ten minutes per target
 	@SEXTON_FUZZ_S=$${SEXTON_FUZZ_S:-600} $(PYTEST) -q -m fuzz tests/fuzz
 
-bench: dev ## benchmarks beside the peers, as ratios; writes bench/out/table.md
+bench: dev ## benchmarks beside peers, as ratios; updates docs/bench.md and README.md (root)
 	@scripts/system-packages
 	@$(BIN)/python -m bench
 

@@ -32,9 +32,9 @@ class Measured:
         if self.promise is None:
             kept = ""
         elif self.unmeasured:
-            kept = " **NOT MEASURED**"
+            kept = " **(not measured)**"
         else:
-            kept = " **MISSED**" if self.missed else " kept"
+            kept = " **(missed)**" if self.missed else " (met)"
         cells = (self.what, self.here, self.peer, ratio, self.promised + kept)
         return f"| {' | '.join(map(escaped, cells))} |"
 
@@ -45,7 +45,7 @@ def escaped(cell: str) -> str:
 
 
 HEAD = """\
-| what | here | peer | ratio | promised |
+| what | measured | compared with | ratio | limit |
 |---|---|---|---|---|"""
 
 
@@ -53,11 +53,11 @@ def against_limit(what: str, value: float | None, limit: float, unit: str, why: 
     """A value compared with a promised limit; a promise that could not be measured is not kept.
 
     >>> against_limit("record, CPU", 0.8, 1, "%", "").row()
-    '| record, CPU | 0.80 % | limit 1 % | 0.80 | ≤ 1 kept |'
+    '| record, CPU | 0.80 % | limit 1 % | 0.80 | ≤ 1 (met) |'
     >>> against_limit("record, CPU", 2, 1, "%", "").row()
-    '| record, CPU | 2.00 % | limit 1 % | 2.00 | ≤ 1 **MISSED** |'
+    '| record, CPU | 2.00 % | limit 1 % | 2.00 | ≤ 1 **(missed)** |'
     >>> against_limit("record, CPU", None, 1, "%", "no such verb").row()
-    '| record, CPU | not run: no such verb | limit 1 % |  | ≤ 1 **NOT MEASURED** |'
+    '| record, CPU | not run: no such verb | limit 1 % |  | ≤ 1 **(not measured)** |'
     """
     peer = f"limit {limit:g} {unit}"
     if value is None:

@@ -44,7 +44,8 @@ _WIDTH = "88"
 @dataclass(frozen=True)
 class Expected:
     """The correct diagnosis of a scene. `root` is `None` if nothing is wrong; `named` lists strings
-    that the problems' evidence must contain."""
+    that the problems' evidence must contain; `possible` are findings that are true of the scene but
+    not always caught."""
 
     root: str | None
     chain: tuple[str, ...]
@@ -52,19 +53,22 @@ class Expected:
     absent: tuple[str, ...]
     exit: int
     named: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Expected:
-        chain, present, absent, named = (
-            tuple(document.get(name, ())) for name in ("chain", "present", "absent", "named")
+        chain, present, absent, named, possible = (
+            tuple(document.get(name, ()))
+            for name in ("chain", "present", "absent", "named", "possible")
         )
-        return cls(document.get("root"), chain, present, absent, int(document["exit"]), named)
+        status = int(document["exit"])
+        return cls(document.get("root"), chain, present, absent, status, named, possible)
 
     @property
     def known(self) -> frozenset[str]:
         """Findings that do not count as false alarms in this scene."""
         root = () if self.root is None else (self.root,)
-        return frozenset((*root, *self.chain, *self.present))
+        return frozenset((*root, *self.chain, *self.present, *self.possible))
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 def main(capture: str, out: str) -> None:
     began = time.perf_counter()
+    from sexton.profile.captures import open_profile
     from sexton.profile.heatmap import heatmap, heatmap_json
-    from sexton.profile.opened import open_profile
     from sexton.profile.perf.native import engine
     from sexton.profile.select import Selection
     from sexton.reports.svg.flame_picture import boxes_of

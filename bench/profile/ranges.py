@@ -18,8 +18,8 @@ _RANGE_NS = 5_000_000_000
 
 
 def main(directory: str, out: str) -> None:
+    from sexton.profile.captures import open_profile
     from sexton.profile.heatmap import heatmap, heatmap_json
-    from sexton.profile.opened import open_profile
     from sexton.profile.select import Selection
 
     opened = open_profile([Path(directory)])

@@ -40,8 +40,8 @@ def measure(samples: int, take: Callable[[Measured], None]) -> list[str]:
             f"The capture: {first['samples']:,} samples in {size / 1e6:.0f} MB, "
             f"{first['stacks']:,} distinct stacks of named functions; "
             f"{text.stat().st_size / 1e6:.0f} MB as text. "
-            f"The first of our runs kept no names yet: {ours[0]['wall_s']:.2f} s. "
-            f"Ours held {max(run['peak_bytes'] for run in ours) / 1e6:.0f} MB at most."
+            f"Our first run, without a symbol cache, took {ours[0]['wall_s']:.2f} s. "
+            f"Our peak memory was {max(run['peak_bytes'] for run in ours) / 1e6:.0f} MB."
         )
         take(_enough("samples in the capture", first["samples"], samples))
         take(_enough("distinct stacks in it", first["stacks"], _LEAST_STACKS))

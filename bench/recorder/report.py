@@ -92,7 +92,7 @@ def promises(watched: list[Watched]) -> list[Measured]:
     if atop and plain.share is not None:
         # A share of a core depends on the core and its load; this ratio hardly does.
         here, there = f"{plain.share:.2f} %", f"{atop:.2f} %"
-        ratio, set_out = plain.share / atop, "the issue's 1 % to its 6.8 % is 0.15"
+        ratio, set_out = plain.share / atop, "for comparison"
         lines.append(Measured("record against atop -w, CPU", here, there, ratio, None, set_out))
     return lines
 
@@ -155,10 +155,10 @@ def peer_table(watched: list[Watched]) -> str:
     where = "cpuacct" if hierarchy().name == "cpuacct" else "cpu.stat"
     rows = "\n".join(table(watched, plain.share))
     return f"""\
-Each program samples once a second beside 1,000 sleeping processes, 1,000 cgroups and three
-processes at 5 % CPU, one program after another. CPU: the whole tree, from a cgroup's {where}, from
-the warm-up to the end (including final writes), median (lowest–highest). Memory: VmHWM summed over
-the tree.
+Each program samples once a second, one program after another, beside 1,000 sleeping processes,
+1,000 cgroups and three processes at 5 % CPU. CPU is that of the whole process tree, from a cgroup's
+{where}, from the warm-up to the end (including final writes): median (lowest–highest). Memory is
+VmHWM summed over the tree.
 
 {rows}"""
 

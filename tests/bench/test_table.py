@@ -30,7 +30,7 @@ def test_a_value_at_its_limit_is_kept_and_one_above_is_missed():
     assert not against_limit("x", 150, 150, "MB", "").missed
     above = against_limit("x", 150.1, 150, "MB", "")
     assert above.missed
-    assert "**MISSED**" in above.row()
+    assert "**(missed)**" in above.row()
 
 
 def test_a_promise_that_could_not_be_measured_is_neither_kept_nor_missed():
@@ -38,7 +38,7 @@ def test_a_promise_that_could_not_be_measured_is_neither_kept_nor_missed():
     assert line.unmeasured
     assert not line.missed
     assert "no such verb" in line.row()
-    assert "kept" not in line.row()
+    assert "(met)" not in line.row()
 
 
 def test_a_line_without_a_promise_says_neither():

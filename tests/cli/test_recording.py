@@ -110,7 +110,7 @@ def configured(place: Path) -> Path:
 def test_info_tells_which_configuration_was_in_force_and_since_when(tmp_path: Path):
     place = configured(tmp_path / "rec")
     text = sexton("recording", "info", place, env={**UTC, "COLUMNS": "120"}).stdout.decode()
-    assert "Configuration: not recorded (older versions did not)" in text
+    assert "Configuration: not recorded by older versions" in text
     assert (
         "since 2023-11-14 22:15:02: /etc/sexton/config.toml: saturated_core.held 4 s in a row"
         in text

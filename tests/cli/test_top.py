@@ -53,18 +53,21 @@ def _zombies(arguments: list[str]) -> str:
     return line
 
 
-def test_the_task_that_burns_is_on_the_first_screen():
+def test_the_task_that_burns_is_on_the_screen():
     burner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         with contextlib.suppress(PermissionError):  # so that a busy machine gives it a core
             os.sched_setscheduler(burner.pid, os.SCHED_RR, os.sched_param(1))
-        ended = subprocess.run(
-            [*COMMAND[:-1], "1"], capture_output=True, text=True, timeout=60, check=False
-        )
+        # Another test may burn the same core for a moment: one of sixty frames has to show it.
+        frames = [*COMMAND, "--frames", "60"]
+        with subprocess.Popen(frames, stdout=subprocess.PIPE, text=True) as top:
+            assert top.stdout is not None
+            shown = any(f"[{burner.pid}]" in line for line in top.stdout)
+            top.kill()
     finally:
         burner.kill()
         burner.wait()
-    assert f"[{burner.pid}]" in ended.stdout
+    assert shown
 
 
 @pytest.mark.parametrize("wrong", [["--interval", "0"], ["--frames", "none"], ["--root", "/nope"]])

@@ -227,7 +227,7 @@ def test_a_window_without_it_is_calm(sick: Path, held: str, capsys: pytest.Captu
     )
     assert status == 0
     assert "Nothing unusual was found" in out
-    assert "not compared: no hold" in out
+    assert "not compared: no stall" in out
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_three_restarts_do_not_own_five_thousand_dead():
     suspect = only(suspects(looked))
     assert suspect.strength is Strength.POSSIBLE
     assert suspect.matched == 3
-    assert "3 restarts for 5,001 dying cgroups" in suspect.sentence
+    assert "3 restarts against 5,001 dying cgroups" in suspect.sentence
 
 
 def test_a_number_that_matches_while_nothing_restarts_is_only_possible():
@@ -165,7 +165,7 @@ def test_deaths_traced_under_its_own_path_are_proof():
     suspect = suspects(looked)[0]
     assert suspect.strength is Strength.PROVEN
     assert suspect.matched == 10
-    assert "10 dying cgroups with its own path" in suspect.sentence
+    assert "10 dying cgroups under its path" in suspect.sentence
 
 
 def test_deaths_that_were_released_prove_nothing():

@@ -14,7 +14,7 @@ from sexton.cli.load import nic_loads
 from sexton.cure import measures
 from sexton.detect import resets
 from sexton.detect.detectors.network import nic_resets
-from sexton.explain import occasions
+from sexton.explain import event_times
 from sexton.explorer.tiles.view import View
 from sexton.model.row import Row, fields_of
 from sexton.model.rows.event import KernelEvent
@@ -95,7 +95,7 @@ def test_resets_in_the_log_are_one_number(lines: tuple[Sequence[str], ...], numb
     assert resets.in_window(window) == number
     assert by_detector(window) == number
     assert measures.measure(window)[measures.RESETS] == number
-    assert len(list(occasions.resets(window))) == number
+    assert len(list(event_times.resets(window))) == number
     assert in_explorer(readings) == number
     assert sum(resets.by_nic(window).values()) == number
     finding = nic_resets.detect(window)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sexton.detect.registry import run_all
-from sexton.detect.witness import witness
+from sexton.detect.rows_read import witness
 from sexton.explain.chains import find_links
 from sexton.explain.diagnosis import diagnose
 from sexton.model.chain import Link, Strength

@@ -316,7 +316,7 @@ def test_dead_that_nobody_saw_die_speak_against_the_churn_where_they_are_the_mos
     (census,) = seen.latest(CgroupCensus)
     for dying, against in (
         (20, ()),
-        (21, ("10 of 21 dying cgroups are known to come from there",)),
+        (21, ("only 10 of 21 dying cgroups are known to come from there",)),
     ):
         counted = replace(census, total=dying, dying=dying)
         window = Window({**seen._batches, CgroupCensus: [Batch(60, 60, (counted,))]})

@@ -44,7 +44,7 @@ def test_a_cause_whose_counters_did_not_move_is_ruled_out():
     assert said == (
         "direct reclaim",
         "memory pressure (0.0 %)",
-        "page faults (0 major per second)",
+        "page faults (0 major/s)",
         "CPU quota",
         "packet flood",
     )
@@ -55,7 +55,7 @@ def test_a_cause_whose_counters_moved_a_little_is_listed_with_the_numbers():
     assert said == (
         "direct reclaim (7 pages scanned)",
         "memory pressure (0.7 %)",
-        "page faults (7 major per second)",
+        "page faults (7 major/s)",
         "CPU quota (/kube\\x1bpods throttled 7 times)",
         "packet flood (backlog dropped 7, squeezed 7 times)",
         "TCP loss (1.0 % retransmits)",

@@ -5,6 +5,13 @@ the verdict's text, its JSON, the explorer's table, tiles and marks, the signals
 `why`, the data of the HTML report, alarms, the measures of `fix` and the numbers of `top`. What is
 published in JSON is compared with what the others compute, each by its own way through the code, as
 exactly as each of them shows it.
+
+Not every surface states every fact. `why` compares neither the number of dying cgroups nor the
+longest wait with quiet times (`Metric.compared`): its text repeats the finding, and that is
+compared. `fix` measures no waits. `top` shows the last step of a core, the last census, the
+driver's counters and the lines of the kernel log, but neither waits nor restarts. The driver of the
+recorded nodes counts no resets, so its counters are compared in a made recording. The pages of all
+incidents are made without flame graphs and tiles, which take seconds.
 """
 
 from __future__ import annotations
@@ -29,11 +36,13 @@ from sexton.cure.measures import CORE, DYING, RESETS, RESTARTS, measure
 from sexton.detect.resets import ONE_RESET
 from sexton.detect.waits import WAIT
 from sexton.explain.why import explain as asked
+from sexton.explorer.files import incident as incident_file
 from sexton.explorer.files.incident import page_data, saturated_in
+from sexton.explorer.lanes.cores import Builder as Cores
 from sexton.explorer.lanes.restarts import Builder as Restarts
 from sexton.explorer.tiles.tables import TableColumns, TableSpan, number
 from sexton.explorer.tiles.view import View
-from sexton.model.lane import COLUMNS, Marked, Strip
+from sexton.model.lane import COLUMNS, TOP, Marked, Strip
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.cpu import CoreTimes, SoftirqWait
@@ -41,7 +50,7 @@ from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import Nic
 from sexton.model.rows.unit import Unit
 from sexton.model.text import seconds as duration
-from sexton.model.why import Subject
+from sexton.model.why import Subject, Why
 from sexton.model.window import Window
 from sexton.record.triggers import Raised, Triggers
 from sexton.replay.signal_tables import table_signals
@@ -49,8 +58,9 @@ from sexton.replay.span import Span, everything
 from sexton.replay.span_reader import SpanReader
 from sexton.reports.json.diagnosis import diagnosis_json
 from sexton.reports.text.verdict import verdict_text
+from sexton.reports.text.why import why_text
 from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER, UNIT_RESTARTS
-from sexton.series.cores import CoreSeries, core_series
+from sexton.series.cores import CoreSeries, all_cores, core_series
 from sexton.store.recording import Recording
 from tests.support.synthetic import INCIDENT, small
 
@@ -58,6 +68,10 @@ from tests.support.synthetic import INCIDENT, small
 TILE = 0.52
 #: Half of the last digit: of "8.7 s", of "83 %" and of "83.4 %".
 TENTH, WHOLE, SHARE = 0.0501, 0.501, 0.0501
+#: A mean is rounded as a second, as two readings of a second, and as a column; a weight to 0.01 s.
+TILE_MEAN = 0.76
+#: Of weights in hundredths of a second.
+WEIGHTS = 0.1
 #: Two clocks are read one after the other.
 CLOCK_S = 0.02
 ALARMED: tuple[type[Row], ...] = (Nic, CoreTimes, KernelEvent, CgroupCensus, SoftirqWait)
@@ -104,8 +118,17 @@ class Surfaces:
 
     def moments(self, kind: str, name: str) -> list[float]:
         """When `why` says that it happened (UNIX seconds)."""
-        why = asked(Subject(kind, name), self.diagnosis, self.window)
-        return [moment.wall_s for moment in why.occasions.moments]
+        return [moment.wall_s for moment in self.why(kind, name).occasions.moments]
+
+    def why(self, kind: str, name: str) -> Why:
+        return asked(Subject(kind, name), self.diagnosis, self.window)
+
+    def why_of(self, finding: dict[str, Any]) -> str:
+        """What `why` says about the first thing that a finding is about."""
+        kind, names = next(iter(finding["entities"].items()))
+        why = self.why(kind, names[0])
+        assert finding["id"] in why.findings
+        return " ".join(why_text(why, 100).split())
 
     def over(self, start: float, end: float) -> Window:
         """Some seconds of the recording alone (UNIX seconds)."""
@@ -176,6 +199,16 @@ def tile_kernel(found: Surfaces, core: int) -> tuple[int, Any]:
     return first, np.minimum((planes[1] + planes[2]) / 2, 100)
 
 
+def mean_of_all(found: Surfaces, lane: str) -> tuple[Strip, int] | None:
+    """The tile with all of it in one column, and that column; `None` if it lies on the border
+    between two of the longest columns."""
+    for level in range(TOP + 1):
+        column = floor(found.start) >> level
+        if column == floor(found.end) >> level:
+            return found.view.strip(lane, level, column // COLUMNS, 1), column % COLUMNS
+    return None
+
+
 def drawn_as(series: CoreSeries, row: int, second: int) -> float:
     """What a second should show: the step that its middle lies in, or one that came so early that
     no second's middle lies in it, where that is higher."""
@@ -233,7 +266,8 @@ def test_a_core_that_was_held_has_one_length_and_one_share(name: str):
     for kind in ("user", "softirq"):
         assert figure(row[kind]) == pytest.approx(int(kinds[kind]), abs=WHOLE + SHARE)
     measured = measure(found.over(start, end), (core,))
-    assert measured[CORE.format(core)] == pytest.approx(share, abs=SHARE)
+    kernel = figure(row["system"]) + figure(row["softirq"])
+    assert measured[CORE.format(core)] == pytest.approx(kernel, abs=2 * SHARE)
 
     # By step: the signals of `why`, what `top` would have shown, and every second of the tile.
     at = series.cores.index(core)
@@ -312,7 +346,33 @@ def test_every_core_has_one_share_of_the_whole_recording(name: str):
         row = rows[f"core {core}"]
         cells = (row["user"], row["system"], row["softirq"], row["I/O wait and steal"])
         assert cells == tuple(f"{value:.1f} %" for value in share[:4])
-        assert measured[CORE.format(core)] == pytest.approx(share.system)
+        assert measured[CORE.format(core)] == pytest.approx(share.kernel)
+
+    # The picture of all of it. A tick that is counted a step late is cut in each step of a tile.
+    drawn = mean_of_all(found, "cores")
+    if drawn is None:
+        assert name == "zombies_only-5.10-v1"
+        return
+    strip, column = drawn
+    kinds = (series.user, series.system, series.softirq, series.wait)
+    for row, core in enumerate(series.cores):
+        if core not in shares:
+            continue
+        shown = strip.planes["mean"][:, strip.names.index(f"core {core}"), column] / 2
+        for at, kind in enumerate(kinds):
+            late = float(np.nansum(np.maximum(kind[row] - series.given[row], 0)))
+            low = shares[core][at] - 100 * late / shares[core].given_s
+            assert low - TILE_MEAN <= shown[at] <= shares[core][at] + TILE_MEAN
+    strip = found.view.strip("average", strip.level, strip.first, 1)
+    average = all_cores(series).over(found.window.start_mono, found.window.end_mono)[-1]
+    line = strip.planes["mean"][0, :, column]
+    builder = found.view._built["cores"].builder
+    assert isinstance(builder, Cores)
+    columns = TableColumns(floor(found.start) >> strip.level, 1, strip.level)
+    span = TableSpan(Recording(found.incident.recording), found.start, found.end)
+    mean, _ = builder.average.values(span, columns)
+    assert mean[:, 0] == pytest.approx(average[:3], abs=0.01)
+    assert line == pytest.approx(mean[:, 0], abs=WEIGHTS)
 
 
 @every_incident
@@ -325,6 +385,8 @@ def test_dying_cgroups_are_one_number(name: str):
     assert re.search(rf"\b{dying:,.0f} dying", finding["summary"])
     if finding["verdict"] == "present":
         assert f"{dying:,.0f} dying memory cgroups" in found.text
+        if finding["entities"]:
+            assert re.search(rf"\b{dying:,.0f} dying", found.why_of(finding))
     rows = found.cells("memcgs", found.end - 60, found.end + 1)
     assert [row["dying"] for row in rows if row["dying"] != "unknown"][-1] == number(dying)
     line = found.line("memcgs", "dying", "mean")
@@ -361,6 +423,13 @@ def test_restarts_of_a_unit_are_one_number(name: str):
     counted = float((signal.value[known] / 60 * spent).sum())
     assert counted + unseen == pytest.approx(recent, abs=0.01)
 
+    # The moments of `why`: an end for each restart, or it says how many it has no time of.
+    occasions = found.why("unit", unit).occasions
+    if occasions.partial:
+        assert figure(occasions.note) == recent
+    else:
+        assert len(occasions.moments) >= recent - 1  # the first end may lie before the recording
+
     cells = [row[unit] for row in found.cells("restarts", found.start, found.end)]
     peaks = [figure(cell.partition("peak ")[2] or cell) for cell in cells if cell != "unknown"]
     peak = float(signal.value[known].max())
@@ -395,6 +464,10 @@ def test_resets_of_a_nic_are_one_number(name: str):
                 if row["kind"] in ("nic_reset", "nic_watchdog")]  # fmt: skip
         assert _episodes([datetime.fromisoformat(f"{row['time']}Z").timestamp() for row in rows]) \
             == resets  # fmt: skip
+        messages = {row["what"] for row in rows}
+        top = [event["time"] for event in top_json(found.window)["events"]
+               if event["message"] in messages and found.start <= event["time"]]  # fmt: skip
+        assert _episodes(sorted(top)) == resets
         if finding["verdict"] == "present":
             (nic,) = finding["entities"]["nic"]
             times = "once" if resets == 1 else f"{resets:.0f} times"
@@ -417,6 +490,8 @@ def test_the_drivers_counters_give_the_resets_of_the_log(tmp_path: Path):
     (counted,) = evidence_of(finding, "eth0 total_resets")
     assert logged["value"] == len(found.marked("reset")) == found.measures[RESETS] == 3
     assert counted["text"].endswith("+3 while watched")
+    (nic,) = (nic for nic in top_json(found.window)["nics"] if nic["name"] == "eth0")
+    assert nic["resets"]["total_resets"] == counted["value"]
     assert np.nansum(found.line("nic_faults", "eth0 resets", "mean")) == pytest.approx(3, abs=0.02)
     table = [row["eth0 resets"] for row in found.cells("nic_faults", found.start, found.end)]
     assert max(figure(cell.partition("peak ")[2] or cell) for cell in table if cell[0].isdigit()) \
@@ -433,6 +508,7 @@ def test_the_longest_wait_of_a_softirq_is_one_number(name: str):
         (wait,) = (item for item in published if duration(item["value"]) == said)
         assert wait["text"] == said
         assert {*re.findall(r"waited ([\d.,]+ m?s) for core", found.text)} == {said}
+        assert {*re.findall(r"waited ([\d.,]+ m?s) for core", found.why_of(finding))} == {said}
     vectors = r"(?:the longest wait of|core \d+:) (NET_[RT]X|a network softirq)\b"
     waits = [
         (item["value"], match[1])
@@ -475,6 +551,30 @@ def test_the_html_report_gives_the_numbers_of_the_verdict():
     assert figure(spike["text"].partition(" for ")[2]) == pytest.approx(held["value"], abs=TENTH)
     (logged,) = evidence_of(found.finding("nic_resets"), "resets in the kernel log")
     assert len(data["moments"]["reset"]) == logged["value"]
+
+
+@every_incident
+def test_the_data_of_every_page_gives_the_numbers_of_the_verdict(
+    name: str, monkeypatch: pytest.MonkeyPatch
+):
+    found = surfaces(name)
+    for part in ("_flames", "_functions"):
+        monkeypatch.setattr(incident_file, part, lambda *_: ())
+    monkeypatch.setattr(incident_file, "tiles", lambda *_: ({}, 0))  # those of the view
+    data = page_data(found.view, found.diagnosis)
+    assert data["explain"]["findings"] == found.json["findings"]
+    for kind in ("spike", "reset"):
+        inside = [(mark.time, mark.text) for mark in found.marked(kind)
+                  if found.diagnosis.start - 1e-3 <= mark.time <= found.diagnosis.end]  # fmt: skip
+        assert [(moment["time"], moment["text"]) for moment in data["moments"][kind]] == inside
+    series = core_series(found.window)
+    for part in data["tables"].get("cores", ()):
+        assert series is not None
+        shares = series.over(found.window.mono(part["from"]), found.window.mono(part["to"]))
+        for row in _rows(part["document"]):
+            share = shares[int(row["core"].removeprefix("core "))]
+            for value, kind in zip(share, ("user", "system", "softirq"), strict=False):
+                assert figure(row[kind]) == pytest.approx(value, abs=SHARE)
 
 
 def test_every_fact_is_there_to_be_compared():

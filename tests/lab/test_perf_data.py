@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.synthetic.perf_data import Capture, Stall, write_perf_data
-from sexton.profile.opened import open_profile
+from sexton.profile.captures import open_profile
 from sexton.profile.spikes import SpikeOptions, find
 from sexton.profile.symbols import SymbolOptions
 from tests.support.tools import need

@@ -51,9 +51,10 @@ def test_a_scene_says_what_it_is_what_it_needs_and_what_must_be_diagnosed(name: 
     assert scene.NEEDS <= NEEDS
     assert callable(scene.play)
     expected = scene.EXPECTED
-    assert set(expected) - {"named"} == KEYS
+    assert set(expected) - {"named", "possible"} == KEYS
     known = {detector.id for detector in all_detectors()}
     assert {*expected["present"], *expected["absent"], *expected["chain"]} <= known
+    assert set(expected.get("possible", ())) <= known - {*expected["present"], *expected["absent"]}
     assert set(expected["chain"]) <= set(expected["present"])
     assert not set(expected["present"]) & set(expected["absent"])
     assert expected["root"] == (expected["chain"][0] if expected["chain"] else None)

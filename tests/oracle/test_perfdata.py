@@ -361,9 +361,10 @@ def test_a_killed_perf_leaves_what_it_had(tmp_path):
 
 @pytest.mark.whole
 def test_stacks_that_would_have_to_be_unwound_are_told_of(tmp_path):
-    path = perf_record(tmp_path / "perf.data", *FAST, "-a", "--call-graph", "dwarf,4096", IDS)
+    # Of the load alone: of the whole machine, perf script once failed (EFAULT) beside other tests.
+    path = perf_record(tmp_path / "perf.data", *FAST, "--call-graph", "dwarf,4096", IDS)
     raw = read_raw(path)
     assert any("--call-graph dwarf" in problem for problem in raw.facts.problems)
     assert Counter(sample.comm for sample in samples(raw)) == Counter(
-        sample.comm for sample in perf_script(path)
+        sample.comm for sample in perf_script(path, cpu=False)
     )

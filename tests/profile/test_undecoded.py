@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import StoreError
-from sexton.profile.opened import open_profile
+from sexton.profile.captures import open_profile
 from sexton.profile.select import Selection
 from sexton.record.decode_child import Decoder, Request
 from sexton.store.recording import Recording

@@ -101,7 +101,7 @@ def test_a_gap_is_unknown_and_so_is_a_thing_that_was_away(tmp_path: Path):
 
 
 def test_what_was_not_read_gives_no_signal(tmp_path: Path):
-    rows = [batch(10.0 + index, core(0, index * index, 0)) for index in range(4)]
+    rows = [batch(10.0 + index, core(0, index * index, 0, 1_000 * index)) for index in range(4)]
     found = signals(written(tmp_path, {CoreTimes: rows}))
     assert {signal.kind for signal in found.values()} == {"core"}
 
@@ -151,7 +151,7 @@ def test_tasks_are_summed_by_name_and_new_ones_have_used_all_their_time_since(tm
     assert values(found["job", "CPU time"]) == [None, 10.0, 40.0, 0.0]
     assert values(found["python", "CPU time"]) == [None, 14.0, 0.0, 11.0]
     assert values(found["python[7]", "CPU time"]) == [None, 9.0, 0.0, 1.0]
-    assert values(found["old[9]", "CPU time"]) == [None, 0.0, 0.0, 1.0]
+    assert values(found["old[9]", "CPU time"]) == [None, 0.0, None, 1.0]  # when it ran is unknown
 
 
 def test_a_reused_pid_is_another_process(tmp_path: Path):
@@ -312,7 +312,7 @@ def test_a_walk_is_found_by_its_task_and_its_function_though_each_core_has_it_bu
     passing = {(signal.kind, signal.about, signal.name): signal for signal in found.ranked[
         : found.significant]}  # fmt: skip
     assert ("task", "kubelet[2113]", "CPU time") in passing
-    walk = passing["core", "the core with most", "system time"]
+    walk = passing["core", "the highest core", "system time"]
     assert walk.lead_s == pytest.approx(6.8, abs=1.5)
     assert walk.before > 10 * walk.control
     functions = {about for kind, about, _ in passing if kind == "function"}

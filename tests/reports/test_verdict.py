@@ -94,7 +94,7 @@ def test_what_rises_together_is_reported_with_what_would_prove_it():
     both = ("direct_reclaim", "quota_throttling")
     found = Coincidence(both, "both were there", "stacks")
     (line,) = lines(replace(SICK, coincidences=(found,)), "TOGETHER")
-    assert line.endswith("both were there; would show it: stacks")
+    assert line.endswith("both were there; stronger evidence: stacks")
 
 
 @pytest.mark.parametrize(("unit", "shown"), [("ecs.service", False), ("other.service", True)])
@@ -114,6 +114,11 @@ def test_a_crash_loop_seen_by_its_cgroups_is_not_reported_twice(unit, shown):
     )
     text = verdict_text(diagnosis)
     assert (" ALSO " in text, "RIVALS" in text, "9 died" in text) == (shown, shown, shown)
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 110])
+def test_the_heading_of_a_chain_is_never_cut(width):
+    assert "CAUSE CHAIN (weakest link: likely) " in verdict_text(SICK, width)
 
 
 def test_of_a_second_chain_only_what_is_new_is_shown():

@@ -50,7 +50,7 @@ def test_the_first_lines_answer_the_question():
     assert "Core 5 was held in the kernel for 6.0 s by kubelet[2113/2140]." in text
     assert re.search("Root cause \\((likely|possible)\\): ecs.service restarts every 10.2 s", text)
     assert "It led to (proven): eth0 was reset" in text
-    assert "1 hold of core 5: 21:20:08 UTC" in text
+    assert "1 stall of core 5: 21:20:08 UTC" in text
     assert text.endswith("exit 1: problem found on core 5")
 
 
@@ -108,7 +108,7 @@ def test_of_a_moment_in_which_nothing_happened_only_the_lasting_is_reported():
 
 def test_few_events_are_never_called_significant_and_the_smallest_p_is_given():
     text = flat(why_text(why(aligned=aligned(1, 0, CORE))))
-    assert "the 30 s before 1 hold of core 5, against 24 quiet windows" in text
+    assert "the 30 s before 1 stall of core 5, against 24 quiet windows" in text
     assert "no p below 0.08 is possible" in text
     assert "significant" not in text
     assert "core 5: system time" in text
@@ -143,14 +143,14 @@ def test_rivals_stand_side_by_side_with_what_speaks_against_them():
     text = flat(why_text(why(contests=contests, coincidences=together)))
     assert "CAUSES of saturated core (● is in the chain) ● zombie memcgs, proven: walks" in text
     assert "○ direct reclaim, possible: reclaims against it: nothing was scanned" in text
-    assert "both rose would prove more: stacks" in text
+    assert "both rose stronger evidence: stacks" in text
 
 
 def test_of_many_moments_the_first_and_the_last_are_shown():
     moments = tuple(Moment(float(n), 1_740_000_000.0 + n) for n in range(4000))
-    occasions = Occasions("end of a.service", "ends of a.service", moments)
+    occasions = Occasions("exit of a.service", "exits of a.service", moments)
     text = flat(why_text(why(occasions=occasions), 110))
-    assert "4,000 ends of a.service: 21:20:00, 21:20:01, …, 22:26:38, 22:26:39 UTC" in text
+    assert "4,000 exits of a.service: 21:20:00, 21:20:01, …, 22:26:38, 22:26:39 UTC" in text
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 88, 120, 400])

@@ -12,6 +12,10 @@ subtraction come from, whatever they are called:
 - `np.diff` and its like.
 
 Moments are left out, by name: their difference is a duration.
+
+A step's change divided by its seconds is a rate: `divisions` finds what is divided by `seconds`, by
+`spent` or by a difference of moments and comes from a step (`step.delta(…)`, `moved`, `by_tasks`,
+`amount`), also by way of a name.
 """
 
 from __future__ import annotations
@@ -37,6 +41,10 @@ _SAME = frozenset({"abs", "float", "int", "round", "enumerate", "iter", "list", 
 _ELEMENTS = frozenset({"items", "values", "keys", "tolist", "copy"})
 #: What makes one value of all elements.
 _TOTALS = frozenset({"cumsum", "max", "mean", "median", "min", "next", "sum"})
+#: Fields that are durations, fields and methods of steps, and functions that make a step.
+_SECONDS = frozenset({"seconds", "spent", "span", "watched"})
+_OF_A_STEP = frozenset({"delta", "delta_at", "moved", "by_tasks", "freed_by_tasks", "amount"})
+_STEPPING = frozenset({"delta", "change", "rise"})
 _Roots = frozenset[str]
 _NONE: _Roots = frozenset()
 
@@ -44,6 +52,45 @@ _NONE: _Roots = frozenset()
 def subtractions(code: str) -> Iterator[str]:
     """The suspicious expressions of a module, in its order."""
     yield from _Scope({}, {}).of(ast.parse(code).body)
+
+
+def divisions(code: str) -> Iterator[str]:
+    """Expressions of a module that make a rate of a step, in its order."""
+    tree = ast.parse(code)
+    named: dict[str, ast.expr] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.NamedExpr) or (
+            isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        ):
+            target = node.target if isinstance(node, ast.NamedExpr) else node.targets[0]
+            if isinstance(target, ast.Name) and _is_of_a_step(node.value, {}):
+                named[target.id] = node.value
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Div)
+            and _is_duration(node.right)
+            and _is_of_a_step(node.left, named)
+        ):
+            yield ast.unparse(node)
+
+
+def _is_duration(node: ast.expr) -> bool:
+    if isinstance(node, ast.Subscript):
+        return _is_duration(node.value)
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, ast.Sub):
+            return _is_moment(node.left) and _is_moment(node.right)
+        return _is_duration(node.left) or _is_duration(node.right)
+    return _word(node) in _SECONDS
+
+
+def _is_of_a_step(node: ast.expr, named: Mapping[str, ast.expr]) -> bool:
+    return any(
+        (isinstance(part, ast.Attribute) and part.attr in _OF_A_STEP)
+        or (isinstance(part, ast.Name) and (part.id in named or part.id in _STEPPING))
+        for part in ast.walk(node)
+    )
 
 
 class _Scope:

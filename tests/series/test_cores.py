@@ -25,6 +25,7 @@ from sexton.series.cores import (
     from_columns,
 )
 from sexton.series.meter import series
+from tests.support.windows import make_window
 
 Parts = tuple[int, int, int]  # system, user, steal: milliseconds of a step
 
@@ -121,6 +122,34 @@ def test_stolen_time_is_a_share_of_what_the_core_was_given():
     assert metric.values.tolist() == cores.percent(cores.stolen).tolist()
     assert metric.values[0, 0] == pytest.approx(25.0)
     assert not math.isnan(metric.values[0, -1])
+
+
+def counted(*steps: tuple[int, int]) -> CoreSeries:
+    """One core with these system and idle milliseconds in each second."""
+    system = np.cumsum([0, *(step[0] for step in steps)])
+    idle = np.cumsum([10_000, *(step[1] for step in steps)])
+    made = [
+        (float(at), [CoreTimes(0, 0, 0, *map(int, ms), 0, 0, 0, 0)])
+        for at, ms in enumerate(zip(system, idle, strict=True))
+    ]
+    found = core_series(make_window(made))
+    assert found is not None
+    return found
+
+
+def test_too_few_ticks_are_neither_a_held_core_nor_a_calm_one():
+    """All that is left was spent in the kernel: of 210 ms that says something, of 190 nothing."""
+    found = counted((210, 0), (190, 0), (0, 0), (500, 500))
+    assert found.percent(found.kernel)[0].tolist() == pytest.approx([100, *[math.nan] * 2, 50],
+                                                                    nan_ok=True)  # fmt: skip
+    shares = found.over(0.0, 4.0)[0]
+    assert shares.kernel == pytest.approx(100 * 0.71 / 1.21)
+    assert shares.seconds == 2.0
+
+
+def test_an_idle_counter_that_steps_back_does_not_make_a_core_busy():
+    found = counted((300, 700), (300, -10), (300, 700))
+    assert found.percent(found.kernel)[0].tolist() == pytest.approx([30, 30, 30])
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.series.subtractions import subtractions
+from tests.series.subtractions import divisions, subtractions
 
 SOURCE = Path(__file__).parents[2] / "src" / "sexton"
 #: Files that hold no readings of a node, with what they subtract instead.
@@ -20,7 +21,6 @@ NO_READINGS = {
     "explorer/server/tour.py": "spans of a page",
     "explorer/tiles/build.py": "places in an array, moments of readings, spans of a picture",
     "explorer/tiles/pyramid.py": "columns and numbers of tiles",
-    "explorer/tiles/tables.py": "places in an array",
     "explorer/tiles/time_order.py": "spans of a picture",
     "model/counters.py": "the same arithmetic for sources, which are below series",
     "model/settings.py": "sets of names",
@@ -44,9 +44,6 @@ NO_READINGS = {
     "profile/symbols/cache.py": "sizes of files",
     "profile/symbols/symtab.py": "addresses",
     "profile/symbols/table.py": "places in an array",
-    "replay/span.py": "moments, by two clocks",
-    "replay/span_reader.py": "places in an array, and moments of readings",
-    "replay/window.py": "moments, by two clocks",
     "reports/svg/colours.py": "colours",
     "reports/svg/flame_picture.py": "shares of two captures",
     "reports/text/flame.py": "shares of two captures",
@@ -96,7 +93,6 @@ ALLOWED = {
         "ages[0] - ages[-1]": "moments of kills",
         "first - last": "moments of kills",
     },
-    "detect/detectors/memory/page_fault_storm.py": {"edges[1] - edges[0]": "moments of readings"},
     "detect/detectors/cpu/saturated_core.py": {"batches[1] - batches[0]": "moments of readings"},
     "detect/detectors/network/tcp_loss.py": {
         "counted['aborts_on_timeout'] - counted['attempt_fails']": "steps of two counters",
@@ -122,7 +118,7 @@ ALLOWED = {
         "right - left": "places in an array",
     },
     "explain/links/network/starved_napi_drops_connections.py": {"last - first": "moments"},
-    "explain/occasions.py": {
+    "explain/event_times.py": {
         "after - before": "moments of events",
         "b - a": "moments of events",
         "other - gap": "lengths of gaps between events",
@@ -133,7 +129,24 @@ ALLOWED = {
     },
     "record/ship.py": {"again_s - _LEAST_WAIT_S": "a time to wait"},
     "record/stacks.py": {"held -= file.bytes": "sizes of files that are removed"},
+    "replay/span.py": dict.fromkeys(
+        ("pair[1] - pair[0]", "_offset(after.start) - _offset(before.end)"),
+        "moments, by two clocks",
+    ),
+    "replay/span_reader.py": {
+        "last - first": "moments of readings",
+        "b[1] - a[2]": "moments of segments",
+        "np.diff(kept, prepend=kept[0] - 1)": "places in an array",
+    },
     "replay/stacks.py": {"part[1] - part[0]": "moments of samples"},
+    "replay/window.py": dict.fromkeys(
+        (
+            "high - low",
+            "ends[1][0] - ends[0][0]",
+            "high - low - (ends[1][0] - ends[0][0])",
+        ),
+        "moments, by two clocks",
+    ),
     "reports/text/fix.py": {
         "before - now": "dying cgroups before a fix and now, both published",
         "now - before": "dying cgroups before a fix and now, both published",
@@ -157,6 +170,23 @@ ALLOWED = {
         "last[1] - last[0]": "moments, by two clocks",
     },
 }  # fmt: skip
+#: Who may subtract with `sexton.model.counters`, and why not with `series`.
+COUNTERS = {
+    "record/budget.py": "the recorder's own CPU time",
+    "record/preflight.py": "what one reading of a source took",
+    "series/paging.py": "series",
+    "series/pressure.py": "series",
+    "series/restarts.py": "series",
+    "series/steps.py": "series",
+    "sources/bpf/budget.py": "a source, below series: what its probe costs",
+    "sources/bpf/softirq_wait.py": "a source, below series: runs of its own probe",
+    "sources/procfs/tasks.py": "a source, below series: whose threads to read",
+    "sources/tracefs/ring.py": "a source, below series: what its ring lost",
+    "store/summary.py": "the store, below series: what recording cost",
+}
+_COUNTERS = re.compile(r"sexton\.model\.counters\b|from sexton\.model import .*\bcounters\b")
+#: Rates that are made outside series.
+RATES = {"record/budget.py": {"100 * spent_s / (end - start)": "the recorder's own CPU time"}}
 #: Places that once made their own steps, in the words they used; and other ways to do it.
 CAUGHT = {
     "journal marks": """
@@ -222,6 +252,21 @@ for a, b in pairwise(window.batches(CoreTimes)):
         other.idle_ms - row.idle_ms
 """,
 }
+#: The same for rates.
+DIVIDED = {
+    "of an interface": """
+moved = [step.delta(field) for field in fields]
+rate = sum(moved) / step.seconds
+""",
+    "of a backlog": "(step.delta('processed') or 0) / step.seconds",
+    "of reclaim": "(moved.by_tasks or 0) / moved.seconds",
+    "of a task": "share = (step.delta('user_ms') or 0) / 10 / step.seconds",
+    "of a level": "100.0 * change(number, last) / max(number, 1) / (end - at)",
+    "of polls": "polls.moved['net_rx'][outside] / polls.seconds[outside]",
+    "in a comprehension": """
+[us / 1e3 / step.seconds for step in steps if (us := step.delta('throttled_us')) is not None]
+""",
+}
 PASSED = (
     "after.mono_s - before.mono_s",
     "width - room",
@@ -243,6 +288,26 @@ def test_no_file_outside_series_subtracts_two_readings():
     assert found == set(), "make it a function of sexton.series"
 
 
+def test_only_sources_the_store_and_series_subtract_with_the_functions_below_series():
+    found = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if _COUNTERS.search(path.read_text("utf-8"))
+    }
+    assert found == COUNTERS.keys()
+
+
+def test_no_file_outside_series_divides_a_step_by_its_seconds():
+    found = {
+        f"{where}: {expression}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if not (where := path.relative_to(SOURCE).as_posix()).startswith("series/")
+        for expression in divisions(path.read_text("utf-8"))
+        if expression not in RATES.get(where, {})
+    }
+    assert found == set(), "make it a function of sexton.series"
+
+
 @pytest.mark.parametrize("where", [*NO_READINGS, *ALLOWED])
 def test_an_exemption_is_needed(where: str):
     assert list(subtractions((SOURCE / where).read_text("utf-8")))
@@ -256,3 +321,18 @@ def test_it_is_caught(code: str):
 @pytest.mark.parametrize("code", PASSED)
 def test_it_is_no_step(code: str):
     assert not list(subtractions(code))
+
+
+@pytest.mark.parametrize("where", RATES)
+def test_an_exempted_rate_is_still_made(where: str):
+    assert {*RATES[where]} == {*divisions((SOURCE / where).read_text("utf-8"))}
+
+
+@pytest.mark.parametrize("code", DIVIDED.values(), ids=DIVIDED)
+def test_a_rate_is_caught(code: str):
+    assert list(divisions(code))
+
+
+@pytest.mark.parametrize("code", ["row.total / row.count", "count / step.seconds", "3600 / 24"])
+def test_it_is_no_rate(code: str):
+    assert not list(divisions(code))

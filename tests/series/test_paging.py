@@ -6,7 +6,7 @@ import pytest
 
 from sexton.detect.detectors.cpu.saturated_core import held_meanwhile
 from sexton.detect.families import is_direct_reclaim, is_fault, is_reclaim, is_rstat, is_spinning
-from sexton.detect.runs import CLOSE_S, Run, runs
+from sexton.detect.runs import CLOSE_S, StepRun, step_runs
 from sexton.detect.stacks import caught, cgroups_of
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.memory import VmCounter
@@ -56,19 +56,19 @@ class Step:
 
 def test_steps_that_do_not_touch_are_two_stretches():
     steps = [Step(0, 1, True), Step(1, 2, True), Step(5, 6, True), Step(6, 7, False)]
-    found = runs(steps, [step.high for step in steps])
+    found = step_runs(steps, [step.high for step in steps])
     assert [(run.start, run.end) for run in found] == [(0, 2), (5, 6)]
-    assert runs([], []) == []
+    assert step_runs([], []) == []
 
 
 def test_nine_tenths_of_a_limit_in_seconds_are_enough():
-    assert Run((Step(0, 1.8, True),)).lasts(2)
-    assert not Run((Step(0, 1.7, True),)).lasts(2)
+    assert StepRun((Step(0, 1.8, True),)).lasts(2)
+    assert not StepRun((Step(0, 1.7, True),)).lasts(2)
 
 
 def test_only_the_start_of_a_long_stretch_is_analysed_closely():
-    assert Run((Step(10, 400, True),)).close_up == (10, 10 + CLOSE_S)
-    assert Run((Step(10, 12, True),)).close_up == (10, 12)
+    assert StepRun((Step(10, 400, True),)).close_up == (10, 10 + CLOSE_S)
+    assert StepRun((Step(10, 12, True),)).close_up == (10, 12)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sexton.model.counters import delta
 from sexton.model.rows.memory import VmCounter
 from sexton.model.window import Batch
-from sexton.series.steps import span, steps
+from sexton.series.steps import last_pace, span, steps
 
 
 def batch(mono, **values):
@@ -41,3 +41,8 @@ def test_span_goes_from_the_first_to_the_last_sight_of_an_entity():
     found = span([batch(0, a=1), batch(1, a=2, b=5), batch(2, b=9)], by_name)
     assert (found["a"].delta("value"), found["a"].seconds) == (1, 1)
     assert (found["b"].delta("value"), found["b"].seconds) == (4, 1)
+
+
+def test_a_gauge_has_no_pace_at_the_end_of_too_short_a_time():
+    assert last_pace([(0.0, 5), (0.9, 9)], 1.0) is None
+    assert last_pace([(0.0, 0), (2.0, 4)], 1.0) == 200.0

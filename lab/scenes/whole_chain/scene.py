@@ -41,6 +41,8 @@ EXPECTED = {
     # Every restart creates and removes the cgroups of the agent's tasks.
     "present": [*_CHAIN, "cgroup_churn"],
     "absent": _OTHERS,
+    # In a virtual machine the walker is a FIFO task; on a slow one its walks are long enough.
+    "possible": ["realtime_hog"],
     "exit": 1,
 }
 LIVE = "crash_looping_unit"

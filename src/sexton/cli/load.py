@@ -6,7 +6,7 @@ Only the last two readings are compared: a screen shows now, not the average sin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sexton.detect import resets
@@ -22,10 +22,16 @@ from sexton.model.rows.net import NetDevice
 from sexton.model.rows.task import Process, Thread
 from sexton.model.text import printable
 from sexton.model.window import Window, columns_of
+from sexton.series.catalogue import metric
 from sexton.series.cores import PARTS, from_columns
-from sexton.series.steps import Step, steps
+from sexton.series.meter import latest
+from sexton.series.tasks import Task, TaskStep, kernel_ms, task_steps
 
 SCHEMA = "sexton.top/1"
+_NIC_RATES = tuple(
+    metric(f"nic_{name}")
+    for name in ("rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped", "rx_errors", "tx_errors")
+)
 
 
 class CoreLoad(NamedTuple):
@@ -100,47 +106,46 @@ def core_loads(window: Window) -> tuple[CoreLoad, ...] | None:
 def worst_tasks(window: Window) -> Mapping[int, TaskLoad]:
     """Per core, the busiest of the threads that last ran there.
 
-    Threads are read only for processes that used CPU, so a new one is missing for one reading. For
-    a process with a single thread its own row is used: it has the right core.
+    Threads are read only for processes that used CPU, so one that was idle before is missing for
+    one reading. For a process with a single thread its own row is used: it has the right core.
     """
     worst: dict[int, TaskLoad] = {}
-    alone = steps(
-        (window.batches(Process) or ())[-2:], lambda row: (row.pid, row.start_ms, row.threads)
-    )
-    threads = steps(
-        (window.batches(Thread) or ())[-2:], lambda row: (row.pid, row.tid, row.start_ms)
-    )
-    loads = [_task(step, step.after.pid) for _, step in alone if step.after.threads == 1]
-    loads += [_task(step, step.after.tid) for _, step in threads]
-    for load in loads:
-        if load is not None and (load.cpu not in worst or worst[load.cpu].share < load.share):
+    processes = (window.batches(Process) or ())[-2:]
+    threads = (window.batches(Thread) or ())[-2:]
+    alone = [step for step in task_steps(processes) if _had_one_thread(step)]
+    every = [*_loads(alone, task_steps(processes, kernel_ms)),
+             *_loads(task_steps(threads), task_steps(threads, kernel_ms))]  # fmt: skip
+    for load in every:
+        if load.cpu not in worst or worst[load.cpu].share < load.share:
             worst[load.cpu] = load
     return worst
 
 
-def _task(step: Step[Process] | Step[Thread], tid: int) -> TaskLoad | None:
-    row = step.after
-    user, system = step.delta("user_ms"), step.delta("system_ms")
-    if user is None or system is None or row.cpu is None or user + system == 0:
-        return None
-    span_ms = step.seconds * 1000
-    share, kernel = (user + system) / span_ms, system / span_ms
-    return TaskLoad(row.cpu, row.comm, row.pid, tid, share, kernel)
+def _had_one_thread(step: TaskStep[Process]) -> bool:
+    return step.row.threads == 1 and (step.before is None or step.before.threads == 1)
+
+
+def _loads(
+    steps: Iterable[TaskStep[Any]], in_kernel: Iterable[TaskStep[Any]]
+) -> Iterator[TaskLoad]:
+    kernel: dict[Task, float] = {step.task: step.percent for step in in_kernel}
+    for step in steps:
+        row, system = step.row, kernel.get(step.task)
+        if row.cpu is not None and system is not None and step.amount:
+            _, tid, _ = step.task
+            yield TaskLoad(row.cpu, row.comm, row.pid, tid, step.percent / 100, system / 100)
 
 
 def nic_loads(window: Window) -> tuple[NicLoad, ...]:
     """Interfaces with a device behind them; if that is unknown, all but `lo`."""
     real = physical(window)
     known, counters = resets.by_nic(window), resets.counters(window)
-    moved = dict(steps((window.batches(NetDevice) or ())[-2:], lambda row: row.name))
+    rates = latest(window, _NIC_RATES)
     names = [row.name for row in window.latest(NetDevice) or ()]
     return tuple(
         NicLoad(
             name,
-            _rate(moved.get(name), "rx_bytes"),
-            _rate(moved.get(name), "tx_bytes"),
-            _rate(moved.get(name), "rx_dropped", "tx_dropped"),
-            _rate(moved.get(name), "rx_errors", "tx_errors"),
+            *_rates(rates.get((name,))),
             known.get(name),
             tuple(
                 (counter.name, counter.value, counter.moved)
@@ -153,12 +158,16 @@ def nic_loads(window: Window) -> tuple[NicLoad, ...]:
     )
 
 
-def _rate(step: Step[NetDevice] | None, *fields: str) -> float | None:
-    if step is None:
-        return None
-    moved = [step.delta(field) for field in fields]
-    known = [number for number in moved if number is not None]
-    return sum(known) / step.seconds if len(known) == len(moved) else None
+def _rates(
+    found: tuple[float | None, ...] | None,
+) -> tuple[float | None, float | None, float | None, float | None]:
+    """Received, sent, dropped and failed, per second."""
+    received, sent, *losses = found or (None,) * len(_NIC_RATES)
+    return received, sent, _both(*losses[:2]), _both(*losses[2:])
+
+
+def _both(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
 
 
 def top_json(window: Window) -> dict[str, Any]:

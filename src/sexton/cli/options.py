@@ -20,9 +20,9 @@ def add_root(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """``--json``."""
-    parser.add_argument("--json", action="store_true", help="print JSON (docs/json.md)")
+def add_json(parser: argparse.ArgumentParser, when: str = "") -> None:
+    """``--json``; `when` says what it needs."""
+    parser.add_argument("--json", action="store_true", help=f"{when}print JSON (docs/json.md)")
 
 
 def add_json_format(parser: argparse.ArgumentParser) -> None:

@@ -35,7 +35,6 @@ _AWAITED = _FORWARDED | {signal.SIGCHLD}
 #: `si_code` of a signal from the kernel (asm-generic/siginfo.h): a terminal's Ctrl-C reaches the
 #: child as well.
 _BY_THE_KERNEL = 0x80
-_SET_PARENT_DEATH_SIGNAL = 1
 #: A process exits within milliseconds; after this long it is stuck.
 _ENDS_S = 0.5
 
@@ -64,7 +63,7 @@ def run_in_child(command: Callable[[], int]) -> int:
     if child == 0:
         os.close(reader)
         killed = _verb(sys.argv[1:]) in _KILLED
-        _die_with(parent, signal.SIGKILL if killed else signal.SIGTERM)
+        sandbox.end_with(parent, signal.SIGKILL if killed else signal.SIGTERM)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         sandbox.expendable()
         status = command()
@@ -104,12 +103,3 @@ def _status(code: int) -> int:
         return 128 - code
     print(f"sexton: {_verb(sys.argv[1:])} failed: {why}", file=sys.stderr)
     return 2
-
-
-def _die_with(parent: int, number: signal.Signals) -> None:
-    """Receive this signal when the parent is killed."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(number), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(128 + number)

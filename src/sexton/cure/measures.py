@@ -14,14 +14,14 @@ from sexton.model.rows.cgroup import CgroupCensus, CgroupThrottle
 from sexton.model.window import Window
 from sexton.series import paging
 from sexton.series.cores import core_series
+from sexton.series.rates import totals
 from sexton.series.restarts import restarts
-from sexton.series.steps import slope, span
+from sexton.series.steps import slope
 
 #: Names of the measures in a plan's `baseline`.
 DYING = "dying"
 SLOPE = "zombies_per_minute"
-CORE = "core_{}_system_percent"
-WORST_CORE = "worst_core_system_percent"
+CORE = "core_{}_kernel_percent"
 THROTTLED = "throttled_ms_per_second"
 RECLAIM = "reclaim_pages_per_second"
 RESETS = "resets"
@@ -42,8 +42,6 @@ def measure(
     for core in cores:
         if core in busy:
             found[CORE.format(core)] = busy[core]
-    if busy:
-        found[WORST_CORE] = max(busy.values())
     if (throttled := _throttled(window)) is not None:
         found[THROTTLED] = throttled
     if (scanned := _reclaim(window)) is not None:
@@ -73,12 +71,12 @@ def why_uncounted(window: Window) -> str:
 
 
 def core_shares(window: Window) -> dict[int, float]:
-    """System time per core, in percent."""
+    """Kernel time per core, interrupts included, in percent, as a held core is judged."""
     series = core_series(window)
     if series is None:
         return {}
     found = series.over(window.start_mono, window.end_mono)
-    return {core: shares.system for core, shares in found.items()}
+    return {core: shares.kernel for core, shares in found.items()}
 
 
 def _throttled(window: Window) -> float | None:
@@ -87,13 +85,10 @@ def _throttled(window: Window) -> float | None:
     batches = window.batches(CgroupThrottle)
     if batches is None:
         return None
-    steps = span(batches, lambda row: row.path).values()
-    rates = [
-        throttled_us / 1e3 / step.seconds
-        for step in steps
-        if (throttled_us := step.delta("throttled_us")) is not None
-    ]
-    return sum(rates) if rates or not any(batch.rows for batch in batches) else None
+    moved = totals(window.columns(CgroupThrottle, ("throttled_us",))).values()
+    if not moved:
+        return None if any(batch.rows for batch in batches) else 0.0
+    return sum(counters["throttled_us"] for counters in moved) / 1e3 / window.seconds
 
 
 def _reclaim(window: Window) -> float | None:
@@ -101,5 +96,4 @@ def _reclaim(window: Window) -> float | None:
     readings = paging.readings(window)
     if len(readings) < 2 or readings[-1].mono_s <= readings[0].mono_s:
         return None
-    moved = paging.between(readings[0], readings[-1])
-    return None if moved.by_tasks is None else moved.by_tasks / moved.seconds
+    return paging.between(readings[0], readings[-1]).tasks_rate

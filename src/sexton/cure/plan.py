@@ -291,7 +291,9 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
         below = _allowed_collateral(draft, owner.path)
         if below is not None and below.held is not None and below.only_tmpfs:
             shmem, total = size(below.held.shmem_bytes), size(below.held.total_bytes)
-            on_tmpfs.append(f"{shmem} of {total} held by the dead below {owner.path} is tmpfs")
+            on_tmpfs.append(
+                f"{shmem} of {total} still charged to dying cgroups under {owner.path} is tmpfs"
+            )
             reason = f"{on_tmpfs[-1]} and there is no swap: reclaim cannot free them"
             draft.refusals.append(Refusal(owner.path, reason))
         elif below is not None:

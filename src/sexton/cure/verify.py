@@ -17,13 +17,12 @@ from sexton.cure.journal import Run
 from sexton.cure.remedy import detail_lines, remedy
 from sexton.detect.growth import ENOUGH
 from sexton.detect.registry import Threshold
-from sexton.model.counters import change
 from sexton.model.plan import Plan
 from sexton.model.rows.unit import Unit
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.steps import slope
+from sexton.series.steps import rise, slope
 
 SAME = Threshold("same", 20, "% more", "normal variation between two windows")
 SCANNED = Threshold("scanned", 1_000, "pages/s", "4 MB/s, as much as caching a log file takes")
@@ -135,7 +134,7 @@ def _fewer(before: Any, now: float | None) -> CriterionResult:
     earlier = _number(before, "{:,.0f}")
     if before is None or now is None:
         return CriterionResult(what, earlier, _number(now, "{:,.0f}"), Met.UNKNOWN, source)
-    gone = change(now, float(before))
+    gone = rise(now, float(before))
     met = _met(gone >= min(ENOUGH.value, float(before) / 2))
     note = "" if met is Met.YES else "the plan was to free them"
     return CriterionResult(what, earlier, f"{now:,.0f}", met, source, note)
@@ -149,7 +148,7 @@ def _slope(before: Mapping[str, Any], window: Window) -> CriterionResult:
     if rate is None:
         why = measures.why_uncounted(window)
         return CriterionResult(what, earlier, "?", Met.UNKNOWN, source, f"not counted: {why}")
-    more = change(points[0][1], points[-1][1])
+    more = rise(points[0][1], points[-1][1])
     note = f"{points[0][1]:,} to {points[-1][1]:,} in {duration(points[-1][0] - points[0][0])}"
     if 0 < more < ENOUGH.value:
         note += f"; fewer than {ENOUGH.value:.0f} is noise"
@@ -171,7 +170,7 @@ def _restarts(window: Window, now: Mapping[str, float], unit: str) -> CriterionR
 
 
 def _core(before: Mapping[str, Any], now: Mapping[str, float], core: int) -> CriterionResult:
-    what, source = f"core {core} system time", "/proc/stat"
+    what, source = f"core {core} kernel time", "/proc/stat"
     name = measures.CORE.format(core)
     earlier, later = before.get(name), now.get(name)
     if later is None:

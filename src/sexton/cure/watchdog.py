@@ -22,10 +22,10 @@ from sexton.detect.resets import COUNTERS
 from sexton.errors import SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text
-from sexton.model.counters import delta
 from sexton.model.text import printable
 from sexton.model.text import seconds as duration
-from sexton.series.rates import SLACK
+from sexton.series.pressure import Level, between
+from sexton.series.rates import lasts
 from sexton.sources.nic.devices import physical
 from sexton.sources.nic.ethtool import Counters
 from sexton.sources.procfs import net_dev, pressure
@@ -129,7 +129,7 @@ class Watchdog:
             if before is not None and value > before:
                 return f"{printable(name)} rose from {before:,} to {value:,}"
         oldest = self._recent[0]
-        if now.mono_s - oldest.mono_s < OVER.value * SLACK:
+        if not lasts(now.mono_s - oldest.mono_s, OVER.value):
             return ""
         for resource, share in shares(oldest, now).items():
             usual = self._before.get(resource, 0.0)
@@ -156,10 +156,12 @@ def shares(before: Levels, after: Levels) -> dict[str, float]:
     >>> shares(Levels(0, {"io": 0}, {}), Levels(2, {"io": 1_000_000, "cpu": 5}, {}))
     {'io': 50.0}
     """
-    span = after.mono_s - before.mono_s
-    if span <= 0:
+    if after.mono_s <= before.mono_s:
         return {}
-    moved = {
-        name: delta(before.pressure_us.get(name), us) for name, us in after.pressure_us.items()
-    }
-    return {name: value / 1e4 / span for name, value in moved.items() if value is not None}
+    found = {}
+    for name, us in after.pressure_us.items():
+        was = Level(before.mono_s, True, before.pressure_us.get(name), None)
+        stall = between(was, Level(after.mono_s, True, us, None))
+        if stall is not None:
+            found[name] = stall.some
+    return found

@@ -16,8 +16,8 @@ import numpy as np
 
 from sexton.detect.deaths import Deaths, deaths
 from sexton.detect.owners import placer
+from sexton.detect.rows_read import remembered
 from sexton.detect.stems import container, join, path_stem, pattern, split, unit_of
-from sexton.detect.witness import remembered
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir
 from sexton.model.window import Window
 from sexton.series.directories import turnover

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from sexton.detect.registry import Threshold
-from sexton.detect.witness import remembered
+from sexton.detect.rows_read import remembered
 from sexton.model.row import fields_of
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.window import Batch, Window

@@ -21,7 +21,7 @@ _SHOWN = 8
 _WIDTH = 140
 _OLDER = Missing(
     "how full the filesystems are, and errors of fabric ports",
-    "sudo sexton record  # older versions did not",
+    "sudo sexton record  # not recorded by older versions",
 )
 
 

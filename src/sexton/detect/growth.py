@@ -21,11 +21,12 @@ from typing import NamedTuple
 from sexton.detect.deaths import Deaths
 from sexton.detect.registry import Threshold
 from sexton.detect.stems import split
-from sexton.model.counters import change
 from sexton.model.finding import Evidence
 from sexton.model.rows.cgroup import CgroupCensus, CgroupStat, WalkCost
 from sexton.model.text import seconds
 from sexton.model.window import Window
+from sexton.series.rates import Amount
+from sexton.series.steps import last_pace, rise
 
 ENOUGH = Threshold(
     "enough", 5, "deaths in the window", "fewer are chance and no basis for a forecast"
@@ -42,21 +43,26 @@ COST_LIMIT = Threshold(
 )
 #: Above this a limit is out of sight: memory runs out first, at some hundred KB per zombie.
 _IN_SIGHT = 5_000_000
+#: Counts closer together than this measure the reading, not the kernel.
+_APART_S = 1.0
+#: So much of what was traced must be in the count: both are read a moment apart.
+_CONFIRMED = 0.9
 #: How far apart two fastest-of-three timings of the same small file may be.
 _JITTER_S = 20e-6
 
 
 class Growth(NamedTuple):
-    """The first and the last count, `seconds` apart; the last step in percent per second."""
+    """The first and the last count, `seconds` apart; the last step in percent per second, `None`
+    if it was too short to tell."""
 
     first: int
     last: int
     seconds: float
-    last_step_percent_s: float
+    last_step_percent_s: float | None
 
     @property
     def by(self) -> int:
-        return change(self.first, self.last)
+        return rise(self.first, self.last)
 
     @property
     def draining(self) -> bool:
@@ -64,14 +70,14 @@ class Growth(NamedTuple):
 
         A count that grew in the window and fell a little at its end is not a backlog.
         """
-        return self.by < 0 and self.last_step_percent_s <= -DRAIN.value
+        step = self.last_step_percent_s
+        return self.by < 0 and step is not None and step <= -DRAIN.value
 
     @property
     def drained_in_s(self) -> float | None:
         """Seconds until it is empty at the pace of the last step; `None` if it is not draining."""
-        if not self.draining:
-            return None
-        return 100.0 / -self.last_step_percent_s
+        step = self.last_step_percent_s
+        return 100.0 / -step if step is not None and self.draining else None
 
 
 def counts(window: Window) -> list[tuple[float, CgroupCensus]]:
@@ -93,13 +99,8 @@ def growth(window: Window) -> Growth | None:
     same_method = (before.scope, before.method) == (after.scope, after.method)
     if not same_method or end <= start:
         return None
-    # Counts less than a second apart measure the reading, not the kernel: look further back.
-    at, reference = next(
-        (count for count in reversed(counted[:-1]) if end - count[0] >= 1.0), counted[0]
-    )
-    first, number, last = before.dying or 0, reference.dying or 0, after.dying or 0
-    step = 100.0 * change(number, last) / max(number, 1) / (end - at) if end - at >= 1.0 else 0.0
-    return Growth(first, last, end - start, step)
+    step = last_pace([(at, count.dying or 0) for at, count in counted], _APART_S)
+    return Growth(before.dying or 0, after.dying or 0, end - start, step)
 
 
 def pace(moved: Growth | None, traced: Deaths | None) -> float | None:
@@ -108,11 +109,11 @@ def pace(moved: Growth | None, traced: Deaths | None) -> float | None:
     The census comes first, since it also counts what was freed meanwhile.
     """
     if moved is not None:
-        return moved.by / moved.seconds if moved.by >= ENOUGH.value else None
+        return Amount(moved.by, moved.seconds).rate if moved.by >= ENOUGH.value else None
     if traced is None or traced.seconds <= 0:
         return None
     number = len(traced.unreleased)
-    return number / traced.seconds if number >= ENOUGH.value else None
+    return Amount(number, traced.seconds).rate if number >= ENOUGH.value else None
 
 
 def confirms(moved: Growth | None, number: int) -> bool:
@@ -120,7 +121,7 @@ def confirms(moved: Growth | None, number: int) -> bool:
 
     Then no release was lost, however many events the trace buffer dropped.
     """
-    return moved is not None and number > 0 and moved.by >= 0.9 * number
+    return moved is not None and number > 0 and moved.by >= _CONFIRMED * number
 
 
 def dying_below(window: Window) -> dict[str, int]:
@@ -210,7 +211,7 @@ def _cost(total: int, walk: WalkCost, pace: float | None) -> Evidence:
     elif limit > _IN_SIGHT:
         value = f"not in sight: {seconds(now)} ({how}) for one read of {walk.file}"
     else:
-        value = f"{seconds(now)} ({how}) now, 5 s at {limit:,}{_when(limit - total, pace)}"
+        value = f"{seconds(now)} ({how}) now, 5 s at {limit:,} cgroups{_when(limit - total, pace)}"
     return Evidence(
         "time until a statistics read takes 5 s",
         value,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sexton.detect.findings import unread
-from sexton.detect.witness import remembered
+from sexton.detect.rows_read import remembered
 from sexton.model.finding import Evidence, Missing
 from sexton.model.rows.event import KernelEvent, KernelLog
 from sexton.model.text import count

@@ -37,8 +37,8 @@ import numpy as np
 from sexton.detect.deaths import Deaths, already_dying, deaths
 from sexton.detect.growth import ENOUGH, dying_below, growth
 from sexton.detect.registry import Threshold
+from sexton.detect.rows_read import remembered
 from sexton.detect.stems import container, join, path_stem, split
-from sexton.detect.witness import remembered
 from sexton.model.chain import Strength
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, OfflineMemcg
 from sexton.model.rows.unit import RestartMark, Timer, Unit
@@ -342,12 +342,12 @@ def _reasons(
     account: Account, match: _Match, ratio: float | None, here: int | None
 ) -> Iterator[str]:
     if match.own:
-        yield f"{count(match.own, 'dying cgroup')} with its own path"
+        yield f"{count(match.own, 'dying cgroup')} under its path"
     noun = {"unit": "restarts", "timer": "runs"}.get(account.kind, "deaths")
     if ratio is not None and (match.number or match.growth):
         yield f"{noun} match dying cgroups {ratio:.2f} : 1"
     elif account.total and here:
-        yield f"{account.total:,} {noun} for {count(here, 'dying cgroup')}"
+        yield f"{account.total:,} {noun} against {count(here, 'dying cgroup')}"
     if match.period:
         yield "its period matches uptime ÷ dying cgroups"
     yield _rhythm(account)

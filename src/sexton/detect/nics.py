@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from sexton.detect.kernel_log import Line
-from sexton.detect.witness import remembered
+from sexton.detect.rows_read import remembered
 from sexton.model.finding import Evidence, Missing
 from sexton.model.rows.net import Nic, NicCounter, NicQueue
 from sexton.model.window import Window

@@ -27,19 +27,19 @@ from dataclasses import dataclass, field, replace
 from sexton.detect.deaths import already_dying, deaths
 from sexton.detect.growth import confirms, dying_below, growth
 from sexton.detect.ledger import suspects
+from sexton.detect.rows_read import remembered
 from sexton.detect.stems import join, path_stem, pattern, split, unit_of
-from sexton.detect.witness import remembered
 from sexton.model.chain import Strength
-from sexton.model.counters import change
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupResidual, OfflineMemcg
 from sexton.model.rows.unit import Unit
 from sexton.model.window import Window
+from sexton.series.steps import rise
 
 TRACED = "traced: removed, not released"
 TRACED_BEFORE = "traced before this window: removed, not released"
 LISTED = "listed as offline by lru_gen"
 COUNTED = "cgroup.stat"
-LEDGER = "restart ledger"
+LEDGER = "restart counts"
 RESIDUAL = "residual bytes of removed children"
 #: In the method of bytes that include some of the directory's own.
 UPPER_BOUND = "upper bound"
@@ -266,7 +266,7 @@ def _grown(row: CgroupResidual, earlier: dict[str, CgroupResidual]) -> int | Non
     """
     before = earlier.get(row.path)
     if before is not None:
-        return change(before.bytes, row.bytes) if before.method == row.method else None
+        return rise(before.bytes, row.bytes) if before.method == row.method else None
     methods = {residual.method for residual in earlier.values()}
     if not methods or (UPPER_BOUND in row.method and row.method not in methods):
         return None

@@ -34,7 +34,7 @@ from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 import sexton.detect.detectors
 from sexton.detect.findings import missing, reason, unknown
-from sexton.detect.witness import witness
+from sexton.detect.rows_read import witness
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding, Missing, Verdict
 from sexton.model.row import Row
@@ -45,7 +45,7 @@ Detect = Callable[[Window], Finding]
 Moments = Callable[[Finding, Window], Sequence[float]]
 _PACKAGE = "sexton.detect.detectors."
 #: The risk of a step that changes nothing.
-READS = "none: reads only"
+READS = "none (read-only)"
 
 #: Settings in force, and the configured numbers by the id of their threshold (a module's constant).
 _settings = Settings()

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from sexton.series.rates import SLACK, Steps
-from sexton.series.rates import runs as numbered_runs
+from sexton.series.rates import Steps, Timed, lasts, runs
 
 #: Only the beginning of a long stretch is examined closely: a long window keeps that much whole.
 CLOSE_S = 55.0
-
-
-class Timed(Protocol):
-    """The time between two readings (monotonic seconds)."""
-
-    @property
-    def start(self) -> float: ...
-
-    @property
-    def end(self) -> float: ...
 
 
 S = TypeVar("S", bound=Timed)
 
 
 @dataclass(frozen=True, slots=True)
-class Run(Generic[S]):
+class StepRun(Generic[S]):
     """One or more steps without a gap between them."""
 
     steps: tuple[S, ...]
@@ -54,22 +43,22 @@ class Run(Generic[S]):
 
     def lasts(self, seconds: float) -> bool:
         """At least so long, with some slack for readings that come early."""
-        return self.seconds >= seconds * SLACK
+        return lasts(self.seconds, seconds)
 
-    def overlap(self, other: Run[Any]) -> float:
+    def overlap(self, other: StepRun[Any]) -> float:
         """Seconds in which they overlap."""
         return max(0.0, min(self.end, other.end) - max(self.start, other.start))
 
 
-def runs(
+def step_runs(
     steps: Sequence[S], above: Sequence[bool] | npt.NDArray[np.bool_], lasting: float = 0.0
-) -> list[Run[S]]:
+) -> list[StepRun[S]]:
     """Stretches of steps marked `above` that last so many seconds, in order.
 
     >>> from collections import namedtuple
     >>> made = [namedtuple("Step", "start end rate")(at, at + 1, rate)
     ...         for at, rate in enumerate((0, 9, 9, 0, 9))]
-    >>> [(run.start, run.end) for run in runs(made, [step.rate > 5 for step in made])]
+    >>> [(run.start, run.end) for run in step_runs(made, [step.rate > 5 for step in made])]
     [(1, 3), (4, 5)]
     """
     found: list[list[S]] = []
@@ -81,7 +70,7 @@ def runs(
         else:
             found.append([step])
         before = at
-    made = (Run(tuple(stretch)) for stretch in found)
+    made = (StepRun(tuple(stretch)) for stretch in found)
     return [run for run in made if run.lasts(lasting)]
 
 
@@ -90,5 +79,5 @@ def around(
 ) -> tuple[float, float]:
     """Start and end of the unbroken steps above a limit that overlap a stretch; the stretch itself
     if none does."""
-    found = [run for run in numbered_runs(times, above[None]) if run.overlap(start, end) > 0]
+    found = [run for run in runs(times, above[None]) if run.overlap(start, end) > 0]
     return (found[0].start, found[-1].end) if found else (start, end)

@@ -30,7 +30,7 @@ from datetime import date, datetime, time, timedelta
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from sexton.detect.flagged import finding_id
+from sexton.detect.custom_patterns import finding_id
 from sexton.detect.registry import Threshold, all_detectors, key_of
 from sexton.errors import CommandError
 from sexton.model.settings import Changed, Settings, Silence

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple, TypeVar
 
-from sexton.detect.witness import remembered
+from sexton.detect.rows_read import remembered
 from sexton.model.finding import Evidence
 from sexton.model.rows.task import ProcessCgroup
 from sexton.model.rows.trace import StackCount

@@ -23,10 +23,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from sexton.detect import kernel_log, nics
-from sexton.detect.counters import moved
 from sexton.detect.kernel_log import DAY_S, Line
 from sexton.detect.registry import Threshold
-from sexton.model.counters import delta
 from sexton.model.finding import Evidence
 from sexton.model.rows.cpu import (
     CoreTimes,
@@ -40,8 +38,8 @@ from sexton.model.rows.net import NetDevice, Nic, NicQueue
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Columns, Key, Window
 from sexton.series.cores import Overlap, core_series
-from sexton.series.rates import F64, Run, Steps, runs, steps_of
-from sexton.series.steps import Step, steps
+from sexton.series.rates import Run, Steps, runs, steps_of, totals_in
+from sexton.series.steps import Step, known_sum, steps
 
 _FIELDS = ("longest_us", "pending_us")
 
@@ -335,7 +333,7 @@ def _silences(window: Window, share_percent: float) -> list[Silence]:
         ran = polls.moved["net_rx"][row]
         silent = (ran == 0) & (overlap.system(core) >= share_percent)
         for run in runs(polls, silent[None]):
-            made = _silence(window, (core, served[core]), run, (polls, ran), counts)
+            made = _silence(window, (core, served[core]), run, (polls, row), counts)
             if made.is_starved or made.imaginable >= _IMAGINABLE:
                 found.append(made)
     return sorted(found, key=lambda silence: -silence.seconds)
@@ -356,20 +354,21 @@ def _silence(
     window: Window,
     served: tuple[int, tuple[NicQueue, ...]],
     run: Run,
-    polled: tuple[Steps, F64],
+    polled: tuple[Steps, int],
     counts: Sequence[Columns],
 ) -> Silence:
     core, queues = served
-    polls, ran = polled
+    polls, row = polled
     start, end = run.start, run.end
     outside = (polls.end <= start) | (polls.start >= end)
-    rates = np.nan_to_num(ran[outside]) / polls.seconds[outside]
+    rates = polls.rate("net_rx")[row, outside]
+    rates = rates[~np.isnan(rates)]
     return Silence(
         core=core,
         start=start,
         end=end,
         interrupts=_interrupts(window, core, queues, run),
-        packets=_packets(window, {row.nic for row in queues}, run),
+        packets=_packets(window, {queue.nic for queue in queues}, run),
         # The lowest rate and not the average, since traffic comes in bursts; of at least two steps.
         expected=float(rates.min()) * (end - start) if len(rates) > 1 else 0.0,
         imaginable=_counted(counts, core, start) / max(start, 1.0) * (end - start),
@@ -378,26 +377,27 @@ def _silence(
 
 
 def _interrupts(window: Window, core: int, queues: Sequence[NicQueue], run: Run) -> int:
-    """How often the queues' interrupts fired on the core inside the silence."""
+    """How often the queues' interrupts are known to have fired on the core in the silence."""
     irqs = {str(row.irq) for row in queues}
     total = 0
     read = window.between(Interrupt, run.start, run.end)
     for irq, step in steps(read, lambda row: row.irq):
-        before, after = step.before, step.after
-        if irq in irqs and before.cpus == after.cpus and _is_inside(step, run):
-            counts = zip(after.cpus, before.counts, after.counts, strict=False)
-            total += sum(delta(was, now) or 0 for cpu, was, now in counts if cpu == core)
+        cpus = step.after.cpus
+        if irq in irqs and core in cpus and step.before.cpus == cpus and _is_inside(step, run):
+            fired = step.delta_at("counts", cpus.index(core))
+            total += 0 if fired is None else fired
     return total
 
 
 def _packets(window: Window, names: Collection[str], run: Run) -> int:
-    """Packets that these interfaces received inside the silence."""
+    """Packets that these interfaces are known to have received inside the silence."""
     read = window.between(NetDevice, run.start, run.end)
-    return sum(
-        step.delta("rx_packets") or 0
+    found = known_sum(
+        step.delta("rx_packets")
         for name, step in steps(read, lambda row: row.name)
         if name in names and _is_inside(step, run)
     )
+    return 0 if found is None else found
 
 
 def _is_inside(step: Step[Any], run: Run) -> bool:
@@ -413,7 +413,7 @@ LOSSES = ("dropped", "time_squeeze")
 def backlog(window: Window) -> Iterator[Evidence]:
     """Drops and cut-short polls on the queues' cores: context, not a sign of starvation."""
     cores = nics.serving_cores(window)
-    every = moved(window, SoftnetCpu, *LOSSES) or {}
+    every = totals_in(window, SoftnetCpu, *LOSSES) or {}
     backlogs = [found for (core,), found in every.items() if not cores or core in cores]
     for field, what, normal in (
         ("dropped", "packets dropped from the backlog", "0"),

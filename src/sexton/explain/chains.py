@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from sexton.detect.registry import detector_of, is_marked
-from sexton.detect.witness import witness
+from sexton.detect.rows_read import witness
 from sexton.explain.moments import in_order, with_first_causes
 from sexton.explain.registry import all_rules
-from sexton.explain.weigh import by_stacks, surviving, weigh
+from sexton.explain.rivals import by_stacks, surviving, weigh
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.finding import Finding, Verdict
 from sexton.model.window import Window
@@ -100,7 +100,7 @@ def unexplained(
     node but is what the user wants to know.
 
     A problem that stacks show in a symptom of a chain, but that lost to a surer cause of it, is not
-    listed: it is among the competing causes (`sexton.explain.weigh.contests`).
+    listed: it is among the competing causes (`sexton.explain.rivals.contests`).
     """
     held = {name for chain in chains for name in chain.findings}
     held |= {link.cause for link in links if link.effect in held and by_stacks(link)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sexton.detect.flagged import flagged
+from sexton.detect.custom_patterns import flagged
 from sexton.detect.registry import (
     Stage,
     all_detectors,
@@ -13,11 +13,11 @@ from sexton.detect.registry import (
     run_all,
     settings_in_force,
 )
-from sexton.detect.witness import witness
+from sexton.detect.rows_read import witness
 from sexton.explain.chains import find_chains, find_links, unexplained
 from sexton.explain.registry import rule_of
+from sexton.explain.rivals import coincide, contests
 from sexton.explain.story import timeline
-from sexton.explain.weigh import coincide, contests
 from sexton.model.chain import Link, Strength
 from sexton.model.diagnosis import Cost, Diagnosis, Step
 from sexton.model.finding import Finding, Verdict

@@ -235,6 +235,12 @@ def sampled(family: str, share: float) -> Evidence:
     )
 
 
+def elsewhere(work: Work) -> str:
+    """Evidence against: what the core mostly did instead."""
+    words = "most of the held core's samples are elsewhere in the kernel"
+    return f"{words}: the core {work.mostly}"
+
+
 def judge(cause: Finding, effect: Finding, window: Window, family: str) -> Bond | None:
     """The rule shared by all look-alikes of the walk.
 
@@ -258,11 +264,11 @@ def judge(cause: Finding, effect: Finding, window: Window, family: str) -> Bond 
         strength = Strength.PROVEN if share >= MOST else Strength.LIKELY
     against = []
     if share < MOST and work.mostly:
-        against.append(f"most of the held core's samples are in something else: it {work.mostly}")
+        against.append(elsewhere(work))
     core = core_of(effect)
     return Bond(
         strength,
-        f"{100 * share:.0f} % of core {core}'s kernel samples: it {WORDS[family]}",
+        f"in {100 * share:.0f} % of its kernel samples, core {core} {WORDS[family]}",
         shared=tasks or ((core,) if core else ()),
         evidence=(sampled(family, share),),
         against=tuple(against),

@@ -15,19 +15,15 @@ wait, the core is held now).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from sexton.detect.registry import detector_of, title_of
 from sexton.model.chain import Link
 from sexton.model.finding import Finding
-from sexton.model.row import Row
 from sexton.model.text import seconds
 from sexton.model.window import Window
-from sexton.series.steps import Step, span
 
-R = TypeVar("R", bound=Row)
 #: The log and the readings disagree by up to this much.
 READ_S = 2.0
 
@@ -45,14 +41,6 @@ def together(one: Finding, other: Finding, slack_s: float) -> bool:
         return False
     first, last = one.start - slack_s, (one.end or one.start) + slack_s
     return other.start <= last and (other.end or other.start) >= first
-
-
-def moved(
-    window: Window, kind: type[R], key: Callable[[R], Hashable], between: tuple[float, float]
-) -> dict[Hashable, Step[R]]:
-    """Each entity's step over the readings around a span (UNIX): from the last before it to the
-    first after it, so that nothing inside is lost."""
-    return span(window.between(kind, *(window.mono(value) for value in between)), key)
 
 
 def in_order(link: Link, ends: tuple[Finding, Finding], window: Window) -> Link:

@@ -27,7 +27,7 @@ from functools import cache
 from typing import NamedTuple
 
 import sexton.explain.links
-from sexton.detect.witness import witness
+from sexton.detect.rows_read import witness
 from sexton.model.chain import Bond, Link
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from sexton.detect.registry import all_detectors, detector_of
 from sexton.explain.moments import READ_S, clock, day
 from sexton.explain.registry import rule_of
-from sexton.explain.weigh import by_stacks
+from sexton.explain.rivals import by_stacks
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.finding import Finding, Verdict
 from sexton.model.text import printable, seconds, shorten
@@ -113,12 +113,12 @@ def _not_seen(chain: Chain, findings: Mapping[str, Finding]) -> Iterator[str]:
     proofs = dict.fromkeys(
         rule.proof
         if link.covers is None
-        else f"who left the other {link.covers[1] - link.covers[0]:,}"
+        else f"the origin of the other {link.covers[1] - link.covers[0]:,}"
         for link, rule in rules
         if rule is not None and rule.proof and not (_STACKS in rule.proof and by_stacks(link))
     )
     if proofs:
-        yield f"Not seen; would prove more: {'; '.join(proofs)}."
+        yield f"Stronger evidence, not available here: {'; '.join(proofs)}."
     last = detector_of(chain.symptom)
     if last is not None and last.ends_jobs and not _has_marks(findings):
         yield "Whether a job died is unknown (sexton recording mark)."

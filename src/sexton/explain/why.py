@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sexton.detect.registry import answering, essentials
 from sexton.detect.stacks import on_cores
+from sexton.explain.event_times import occasions
 from sexton.explain.held import MUCH
-from sexton.explain.occasions import occasions
 from sexton.explain.story import timeline
 from sexton.explain.subject import (
     Names,

@@ -33,15 +33,6 @@ def wrapped(before: int, after: int, bits: int) -> int:
     return (after - before) % (1 << bits)
 
 
-def change(before: N, after: N) -> N:
-    """How a level moved, up or down.
-
-    >>> change(9, 5)
-    -4
-    """
-    return after - before
-
-
 def moved(before: Mapping[K, N], after: Mapping[K, N], born: bool = False) -> dict[K, N]:
     """The steps of counters by name. One that went backwards is left out, and so is a new one,
     unless new ones are `born` at zero.

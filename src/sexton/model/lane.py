@@ -38,7 +38,8 @@ def column_s(level: int) -> float:
 
 
 class Lane(NamedTuple):
-    """One lane as the page lists it; `series` are its rows as far as they are known."""
+    """One lane as the page lists it; `series` are its rows as far as they are known. From `limit`
+    on, if it has one, a value is a problem: drawn large enough to be seen."""
 
     id: str
     title: str
@@ -47,6 +48,7 @@ class Lane(NamedTuple):
     about: str
     series: tuple[str, ...]
     levels: tuple[int, int]
+    limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ from sexton.profile.significance import LEAST_SAMPLES, Blocks, difference_q, obs
 from sexton.profile.stack_tree import join, subtree
 
 if TYPE_CHECKING:
-    from sexton.profile.opened import Opened
+    from sexton.profile.captures import Opened
 
 #: Limits on tested nodes (the largest first) and on blocks per side: 8 MB of counters.
 MOST_TESTED = 20_000

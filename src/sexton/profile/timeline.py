@@ -16,7 +16,7 @@ from sexton.model.profile import I64, Floats
 from sexton.profile.select import Selection, chosen_in, window
 
 if TYPE_CHECKING:
-    from sexton.profile.opened import Opened
+    from sexton.profile.captures import Opened
 
 #: More columns cannot be drawn.
 MOST_COLUMNS = 1_000_000

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from sexton.model.counters import delta, moved
 from sexton.record.schedule import ESSENTIAL
-from sexton.series.rates import SLACK
+from sexton.series.rates import lasts
 
 #: Per cent of one core. On a big machine one core is a smaller part, and there is more to read.
 LEAST_PERCENT = 2.0
@@ -120,7 +120,7 @@ class Budget:
         while now - self._history[0][0] > OVER_S + 5:
             self._history.popleft()
         share, watched = self.share, now - self._history[0][0]
-        if share is None or watched < OVER_S * SLACK or now - self._changed_s < OVER_S:
+        if share is None or not lasts(watched, OVER_S) or now - self._changed_s < OVER_S:
             return None
         limit = self.percent * times
         if share > limit:

@@ -32,7 +32,9 @@ from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import Nic
 from sexton.model.text import printable, shorten
 from sexton.model.window import Batch
+from sexton.series.catalogue import SOFTIRQ_LONGEST, SOFTIRQ_PENDING
 from sexton.series.cores import CoreMeter, HeldSoFar
+from sexton.series.meter import largest
 from sexton.store.layout import stamp
 from sexton.store.pins import AFTER_S, BEFORE_S, Pin
 
@@ -147,9 +149,9 @@ def _kind(row: KernelEvent) -> str | None:
 
 def _waits(batch: Batch[SoftirqWait]) -> Iterator[Raised]:
     for row in batch.rows:
-        waited_us = max(row.longest_us or 0, row.pending_us or 0)
-        if waited_us >= WAIT.value * 1e6:
-            words = f"{row.vector} of core {row.cpu} waited {waited_us / 1e6:.1f} s"
+        waited_ms = largest(row, (SOFTIRQ_LONGEST, SOFTIRQ_PENDING))
+        if waited_ms is not None and waited_ms >= WAIT.value * 1e3:
+            words = f"{row.vector} of core {row.cpu} waited {waited_ms / 1e3:.1f} s"
             yield Raised("softirq_wait", f"core {row.cpu}", words, batch.mono_s)
 
 

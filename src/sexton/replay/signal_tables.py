@@ -24,7 +24,8 @@ from sexton.replay.span_reader import SpanReader
 from sexton.series.catalogue import METRICS, NIC_COUNTER, Kind, Metric, of_table
 from sexton.series.meter import Meter, end_to_end
 from sexton.series.rates import Floats, Series
-from sexton.series.sums import Sums, TaskRows, TaskStepper, TaskUse
+from sexton.series.sums import Sums
+from sexton.series.tasks import TaskRows, TaskStepper, TaskUse
 from sexton.store.arrays import coded, numbers
 from sexton.store.schema import MONO
 
@@ -87,7 +88,7 @@ def _named(metric: Metric, found: Series) -> Iterator[Signal]:
         yield signal(metric.about.format(*thing), name, found.values[row])
     for name, rows in largest.items() if metric.worst else ():
         if len(rows) > 1:
-            yield signal("the core with most", name, np.fmax.reduce(found.values[rows], axis=0))
+            yield signal("the highest core", name, np.fmax.reduce(found.values[rows], axis=0))
 
 
 def device_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
@@ -135,7 +136,7 @@ def task_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
         for pair in np.unique(pairs[used.percent > 0]).tolist():
             pids.setdefault(pair // _WIDTH, set()).add(pair % _WIDTH)
         by_name.add(used.when, used.rows.name, used.at, used.percent)
-        busy = np.where(used.percent >= _BUSY, used.percent, 0.0)
+        busy = np.where(used.percent < _BUSY, 0.0, used.percent)
         by_process.add(used.when, pairs, used.at, busy)
     called = names.listed()
     for name, mono, value in by_name.largest(_MOST_NAMES):

@@ -140,7 +140,7 @@ def _counted(
         last = float(moments[-1])
         times, names = happened(segment) if segment.segment.rows(kind) else (np.empty(0), [])
         at = np.searchsorted(moments, times)
-        first = moments[0] - when.spent[0] if when.known[0] else moments[0]
+        first = float(when.since[0]) if when.known[0] else moments[0]
         these = (times > first) & (at < len(moments))
         mine = np.array([codes.setdefault(name, len(codes)) for name in names], np.int64)[these]
         at = at[these]

@@ -57,14 +57,8 @@ class SpanReader:
 
     def __init__(self, recording: Recording, span: Span) -> None:
         self.recording, self.span = recording, span
-        self.segments: list[SegmentReader] = []
-        before: Segment | None = None
-        for segment in recording.segments:
-            if segment.boot_id == span.boot_id:
-                joined = before is not None and _follows(before, segment)
-                if span.touches(segment):
-                    self.segments.append(SegmentReader(segment, joined))
-                before = segment
+        mine = [segment for segment in recording.segments if segment.boot_id == span.boot_id]
+        self.segments = readers(mine, span.touches)
         self._having: dict[type[Row], list[int]] = {}
         self._kept: dict[tuple[str, type[Row]], pa.Table] = {}
         #: Things seen in a table, and columns of a few of them.
@@ -319,10 +313,9 @@ class SpanReader:
         of one segment."""
         if len(mono) >= _ENOUGH_READINGS:
             return longest_step(mono)
-        spans = [(reader.count(kind), *reader.bounds(kind)) for reader in self.having(kind)]
-        steps = [(last - first) / (n - 1) for n, first, last in spans if n > 1]
-        steps += [b[1] - a[2] for a, b in pairwise(spans)]
-        return longest_step(np.cumsum([0.0, *steps]))
+        return longest_known(
+            mono, [(reader.count(kind), *reader.bounds(kind)) for reader in self.having(kind)]
+        )
 
 
 class _Joins:
@@ -365,9 +358,31 @@ class _Joins:
         return joined and 0 < mono - last <= longest
 
 
+def readers(segments: Sequence[Segment], wanted: Callable[[Segment], bool]) -> list[SegmentReader]:
+    """Readers of the wanted segments; `segments` are all of a recording or of a boot, in order."""
+    found = []
+    before: dict[str, Segment] = {}
+    for segment in segments:
+        if wanted(segment):
+            last = before.get(segment.boot_id)
+            found.append(SegmentReader(segment, last is not None and _follows(last, segment)))
+        before[segment.boot_id] = segment
+    return found
+
+
 def _follows(before: Segment, segment: Segment) -> bool:
     near = segment.start[0] - before.end[0] <= GAP_S
     return near and segment.sequence == before.last_sequence + 1
+
+
+def longest_known(mono: F64, spans: Sequence[tuple[int, float, float]]) -> float:
+    """The longest step between a segment's readings that is not a gap. If they are too few to tell,
+    that of all segments: the number of their readings, the first and the last."""
+    if len(mono) >= _ENOUGH_READINGS:
+        return longest_step(mono)
+    steps = [(last - first) / (n - 1) for n, first, last in spans if n > 1]
+    steps += [b[1] - a[2] for a, b in pairwise(spans)]
+    return longest_step(np.cumsum([0.0, *steps]))
 
 
 def _batches(

@@ -366,7 +366,7 @@ def _count(annex: Annex, windows: Sequence[Window], codes: _Codes, sums: Sums) -
             places.append(np.full(len(seen), at))
             shares.append(100 * counts / max(whole, 1.0))
         mono = edges / _US
-        when = Readings(mono, np.diff(mono, prepend=-np.inf), known)
+        when = Readings(np.append(-np.inf, mono[:-1]), mono, known)
         sums.add(when, *(np.concatenate(group) for group in (keys, places, shares)))
 
 

@@ -24,7 +24,18 @@ from sexton.model.window import Batch, Key, Window, values_getter
 from sexton.series.catalogue import READY_TASKS, RUN_QUEUE_WAIT
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.meter import end_to_end, series
-from sexton.series.rates import F64, SLACK, Floats, Ints, Series, Stepper, Steps, stretches, sums
+from sexton.series.rates import (
+    F64,
+    SLACK,
+    Floats,
+    Ints,
+    Series,
+    Stepper,
+    Steps,
+    lasts,
+    stretches,
+    sums,
+)
 
 #: Tasks are read for at most this many seconds of a stretch, and for at most this many stretches.
 _CLOSE_S, _LOOKED_AT = 55.0, 4
@@ -153,7 +164,7 @@ def high(start: F64, end: F64, value: Floats, limit: float, seconds: float) -> l
         spent = (end - start)[inside]
         amount = float((value[inside] * spent).sum() / spent.sum())
         made = Stretch(float(start[tall[0]]), float(end[tall[-1]]), amount)
-        if made.seconds >= seconds * SLACK:  # a short, high peak lifts the mean as well
+        if lasts(made.seconds, seconds):  # a short, high peak lifts the mean as well
             found.append(made)
     return found
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from sexton.model.window import Columns, Window
+from sexton.model.row import Row
+from sexton.model.window import Columns, Key, Window, columns_of
 from sexton.series.catalogue import Kind, Metric
 from sexton.series.cores import PARTS, CoreSeries, from_steps
 from sexton.series.rates import F64, Floats, Series, Stepper, Steps
@@ -89,6 +90,26 @@ def _added(metric: Metric, values: dict[str, F64], rows: Sequence[int]) -> F64:
     for array in others:
         first = first + array
     return first
+
+
+def largest(row: Row, metrics: tuple[Metric, ...]) -> float | None:
+    """The largest of these gauges of one row, in their unit; `None` if none was read."""
+    read = ((getattr(row, metric.columns[0]), metric.scale) for metric in metrics)
+    return max((value * scale for value, scale in read if value is not None), default=None)
+
+
+def latest(window: Window, metrics: tuple[Metric, ...]) -> dict[Key, tuple[float | None, ...]]:
+    """By thing, these metrics of one table between its last two readings; `None` is unknown."""
+    meter = Meter(metrics)
+    columns = columns_of((window.batches(meter.table) or ())[-2:], meter.table, meter.columns)
+    if columns is None or len(columns.mono) < 2:
+        return {}
+    made = meter.add(columns)
+    last = (found.values[:, -1].tolist() for found in made)
+    return {
+        thing: tuple(None if np.isnan(value) else value for value in values)
+        for thing, *values in zip(made[0].things, *last, strict=True)
+    }
 
 
 def series(window: Window, metric: Metric) -> Series | None:

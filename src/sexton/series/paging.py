@@ -13,7 +13,7 @@ not. So their excess over all other scanners is the part of the cgroups.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import NamedTuple
 
@@ -85,10 +85,22 @@ class PagingStep(NamedTuple):
         """How many of the pages in `by_tasks` were freed."""
         return _by_tasks(self.moved, "_freed")
 
+    @property
+    def tasks_rate(self) -> float | None:
+        """Pages in `by_tasks` per second."""
+        return None if self.by_tasks is None else self.by_tasks / self.seconds
+
     def rate(self, group: str) -> float | None:
         """The amount of a group per second."""
         moved = self.moved.get(group)
         return None if moved is None else moved / self.seconds
+
+
+def tasks_rate(steps: Sequence[PagingStep]) -> float | None:
+    """Pages per second that tasks scanned themselves, over the steps of which it is known."""
+    known = [step for step in steps if step.by_tasks is not None]
+    pages = sum(step.by_tasks or 0 for step in known)
+    return pages / sum(step.seconds for step in known) if known else None
 
 
 def _by_tasks(moved: Mapping[str, int], what: str) -> int | None:
@@ -149,6 +161,12 @@ class PagingSteps(Lazy[PagingStep]):
         known = self.moved(group)
         known = known[known >= 0]
         return int(known.sum()) if len(known) else None
+
+    def mean(self, group: str) -> float | None:
+        """The amount of a group per second, over all steps of which it is known."""
+        known = self.moved(group) >= 0
+        seconds = float((self.end - self.start)[known].sum())
+        return int(self.moved(group)[known].sum()) / seconds if known.any() else None
 
     def make(self, at: int) -> PagingStep:
         tasks = int(self.by_tasks[at])

@@ -23,12 +23,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from sexton.model.window import Columns, Key
+from sexton.model.row import Row
+from sexton.model.window import Columns, Key, Window
 
 T = TypeVar("T")
 F32 = npt.NDArray[np.float32]
@@ -52,6 +53,44 @@ def longest_step(mono: F64) -> float:
     return max(GAP_S, _GAP_STEPS * usual)
 
 
+class Timed(Protocol):
+    """The time between two readings (monotonic seconds)."""
+
+    @property
+    def start(self) -> float: ...
+
+    @property
+    def end(self) -> float: ...
+
+
+def lasts(seconds: float, limit: float) -> bool:
+    """Did something last this long, within the precision of readings?"""
+    return seconds >= limit * SLACK
+
+
+def mostly_in(step: Timed, start: float, end: float) -> bool:
+    """Whether at least half of a step is inside a span: tables are read a moment apart."""
+    overlap = min(step.end, end) - max(step.start, start)
+    return overlap >= (step.end - step.start) / 2
+
+
+def percent_of(ms: float, seconds: float) -> float:
+    """Milliseconds in per cent of so many seconds."""
+    return ms / 10 / seconds
+
+
+class Amount(NamedTuple):
+    """How far a counter moved in its known steps, and their seconds."""
+
+    amount: float
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """The amount per second."""
+        return self.amount / self.seconds
+
+
 class Steps(NamedTuple):
     """Amounts by which counters moved: a row per thing, a column per step from `start` to `end`.
 
@@ -67,6 +106,24 @@ class Steps(NamedTuple):
     @property
     def seconds(self) -> F64:
         return self.end - self.start
+
+    def rate(self, name: str) -> F64:
+        """The amount of a counter per second."""
+        made: F64 = self.moved[name] / self.seconds
+        return made
+
+    def over(self, name: str, start: float, end: float) -> dict[Key, Amount]:
+        """By thing, the amount of a counter in the steps that are mostly inside a span; without
+        those of which no such step is known."""
+        overlap = np.minimum(self.end, end) - np.maximum(self.start, start)
+        inside = np.flatnonzero(overlap >= self.seconds / 2)
+        moved, seconds = self.moved.get(name, np.empty((0, 0)))[:, inside], self.seconds[inside]
+        known = ~np.isnan(moved)
+        sums, spent = np.where(known, moved, 0.0).sum(axis=1), (known * seconds).sum(axis=1)
+        return {
+            self.things[row]: Amount(float(sums[row]), float(spent[row]))
+            for row in np.flatnonzero(known.any(axis=1)).tolist()
+        }
 
 
 class Born(NamedTuple):
@@ -234,6 +291,14 @@ def totals(pieces: Iterable[Columns]) -> dict[Key, dict[str, float]]:
     return found
 
 
+def totals_in(window: Window, kind: type[Row], *fields: str) -> dict[Key, dict[str, float]] | None:
+    """The same over a window; `None` if the table was not read twice."""
+    edges = window.bounds_of(kind)
+    if edges is None or edges[0] == edges[1]:
+        return None
+    return window.keep(("totals", kind, fields), lambda: totals(window.columns(kind, fields)))
+
+
 def carried(values: F64) -> F64:
     """Unknown values replaced by the last known one; NaN if there is none."""
     known = ~np.isnan(values)
@@ -276,7 +341,7 @@ class Run(NamedTuple):
 
     def lasts(self, seconds: float) -> bool:
         """Did it last this long, within the precision of readings?"""
-        return self.seconds >= seconds * SLACK
+        return lasts(self.seconds, seconds)
 
     def overlap(self, start: float, end: float) -> float:
         """Seconds it has in common with a span."""

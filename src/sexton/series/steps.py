@@ -6,15 +6,17 @@ unknown, never negative and never "everything since zero".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Generic, TypeVar
 
+from sexton.model.counters import delta
 from sexton.model.frozen import Frozen, frozen
 from sexton.model.row import Row
-from sexton.model.window import Batch
+from sexton.model.window import Batch, Window
 
 R = TypeVar("R", bound=Row)
+N = TypeVar("N", int, float)
 
 
 @frozen
@@ -39,6 +41,25 @@ class Step(Frozen, Generic[R]):
         moved: int = after - before
         return moved
 
+    def delta_at(self, field: str, place: int) -> int | None:
+        """The same for one of several counters in a field."""
+        return delta(getattr(self.before, field)[place], getattr(self.after, field)[place])
+
+    def rate(self, field: str) -> float | None:
+        """The same per second."""
+        moved = self.delta(field)
+        return None if moved is None else moved / self.seconds
+
+
+def known_sum(moved: Iterable[int | None]) -> int | None:
+    """The sum of the known changes; `None` if none is known.
+
+    >>> known_sum([3, None, 4]), known_sum([None])
+    (7, None)
+    """
+    known = [amount for amount in moved if amount is not None]
+    return sum(known) if known else None
+
 
 def slope(points: Sequence[tuple[float, float]]) -> float | None:
     """Least-squares slope of a gauge, per second; `None` for fewer than two moments.
@@ -56,6 +77,29 @@ def slope(points: Sequence[tuple[float, float]]) -> float | None:
     return sum((at - middle) * (value - mean) for at, value in points) / spread
 
 
+def last_pace(levels: Sequence[tuple[float, float]], least_s: float) -> float | None:
+    """How fast a gauge moved at the end, in per cent of itself per second: since the last moment
+    at least `least_s` before the end. `None` if there is no such moment.
+
+    >>> last_pace([(0.0, 50), (1.5, 200), (2.0, 190), (2.5, 180)], 1.0)
+    -10.0
+    """
+    end, last = levels[-1]
+    since = next((level for level in reversed(levels) if end - level[0] >= least_s), None)
+    if since is None:
+        return None
+    return 100.0 * (last - since[1]) / max(since[1], 1) / (end - since[0])
+
+
+def rise(before: N, after: N) -> N:
+    """How a gauge changed from one reading to another, up or down.
+
+    >>> rise(9, 5)
+    -4
+    """
+    return after - before
+
+
 def rises(levels: Sequence[int], places: Sequence[int] | None = None) -> list[int]:
     """Changes of a gauge, up or down, from each reading (or each of `places`) to the next.
 
@@ -63,7 +107,7 @@ def rises(levels: Sequence[int], places: Sequence[int] | None = None) -> list[in
     ([4, -7], [-3])
     """
     chosen = levels if places is None else [levels[at] for at in places]
-    return [after - before for before, after in pairwise(chosen)]
+    return [rise(before, after) for before, after in pairwise(chosen)]
 
 
 def steps(
@@ -104,3 +148,11 @@ def span(batches: Sequence[Batch[R]], key: Callable[[R], Hashable]) -> dict[Hash
         for name, (start, row) in first.items()
         if last[name][0] > start
     }
+
+
+def span_around(
+    window: Window, kind: type[R], key: Callable[[R], Hashable], between: tuple[float, float]
+) -> dict[Hashable, Step[R]]:
+    """The same over the readings around a span (UNIX seconds): from the last before it to the first
+    after it, so that nothing inside is lost."""
+    return span(window.between(kind, *(window.mono(value) for value in between)), key)

@@ -51,7 +51,7 @@ def test_a_container_made_again_and_again_under_new_names_is_one_loop():
     finding = look(lives)
     assert finding.severity is Severity.WARNING
     assert finding.verdict is Verdict.PRESENT
-    assert "docker containers died as /docker/*" in finding.summary
+    assert "docker containers matching /docker/* were removed in" in finding.summary
     assert finding.entities["cgroup"] == ("/docker",)
 
 

@@ -173,7 +173,7 @@ def test_who_was_caught_in_the_stretch_comes_before_those_of_other_times():
     machine.add(sample(1, 0, RECLAIM, 200, (5, "early")), sample(6, 1, RECLAIM, 30))
     finding = detect(machine.window())
     assert finding.entities == {"task": ("dd[77]", "early[5]"), "core": ("1", "0")}
-    assert "dd[77] among them" in finding.summary
+    assert "in part by dd[77]" in finding.summary
     assert "early" not in finding.summary
 
 

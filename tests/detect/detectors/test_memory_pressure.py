@@ -77,7 +77,7 @@ def test_what_only_cgroups_at_their_limits_suffer_weighs_less(machines, full, se
     machine = seconds(12, some=70, full=full, pgscan_file=10_000 + machines, pgscan_kswapd=machines)
     finding = detect(machine.window())
     assert finding.severity == severity
-    assert ("the machine itself is not short" in finding.summary) is (machines < 1200)
+    assert ("the machine itself has enough memory" in finding.summary) is (machines < 1200)
 
 
 def test_who_frees_memory_meanwhile_is_named_kswapd_among_them():

@@ -66,6 +66,7 @@ class StandIn:
                     "about": "a stand-in",
                     "series": series.get(name, []),
                     "levels": [-1 if kind == "stacks" else 0, 12],
+                    "limit": 90 if kind == "heat" else None,
                 }
                 for name, kind in kinds.items()
             ],

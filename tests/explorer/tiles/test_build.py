@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sexton.explorer.tiles.build import Clock, Metrics, Part, Rows, places
 from sexton.model.rows.cpu import CoreTimes
 from sexton.replay.segment_reader import SegmentReader
+from sexton.replay.span_reader import readers
 from sexton.series.catalogue import Kind, Metric
 from sexton.store.recording import Recording
 from tests.support.recordings import WALL_S, cores, write_sealed
@@ -67,8 +68,8 @@ def test_rates_go_on_from_segment_to_segment_and_end_at_a_gap(tmp_path: Path):
     write_sealed(tmp_path, [{CoreTimes: [cores(100.0), cores(101.0)]}], 3)
     counters = Metrics(_counter("user_ms"))
     told = []
-    for segment in Recording(tmp_path).segments:
-        taken = counters.take(Part(SegmentReader(segment, False), Clock(segment)))
+    for book in readers(Recording(tmp_path).segments, lambda _: True):
+        taken = counters.take(Part(book, Clock(book.segment)))
         assert taken is not None
         assert taken.things == [(0,), (1,)]
         told.append(taken.values["user_ms"][0].tolist())

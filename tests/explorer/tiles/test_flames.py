@@ -10,8 +10,8 @@ from sexton.errors import StoreError
 from sexton.explorer.tiles.flames import Who
 from sexton.explorer.tiles.view import View
 from sexton.model.profile import Kind
+from sexton.profile.captures import open_profile
 from sexton.profile.flame import functions
-from sexton.profile.opened import open_profile
 from sexton.profile.select import Selection
 from tests.support.synthetic import small
 

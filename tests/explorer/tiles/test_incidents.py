@@ -27,6 +27,7 @@ from sexton.store.recording import Recording
 INCIDENTS = Path(__file__).parents[2] / "incidents"
 NAMES = ("whole_chain-6.18-v1", "whole_chain-5.10-v1", "timer_zombies-6.1-v2", "busy-6.18-v1")
 Key = Callable[[Any], Any]
+Array = np.ndarray[Any, Any]
 
 
 def path_of(name: str) -> Path:
@@ -59,22 +60,28 @@ def told_steps(name: str, kind: type[Row], key: Key) -> Iterator[tuple[Any, Step
 
 
 def in_half_percents(step: Step[Any]) -> list[float]:
-    """By hand: of the time the core was given, less than the step where ticks were lost."""
+    """By hand: of the time the core was given."""
+    return [min(item / 5, 200) for item in spent_and_given(step)[0]]
+
+
+def spent_and_given(step: Step[Any]) -> tuple[list[float], float]:
+    """By hand: milliseconds per second that the core was given, and how many seconds those were:
+    less than the step where ticks were lost."""
     before, after = asdict(step.before), asdict(step.after)
     moved = {name: after[name] - before[name] for name in after if name.endswith("_ms")}
     if min(moved[f"{name}_ms"] for name in ("user", "nice", "system", "irq", "softirq")) < 0:
-        return [nan] * 4
+        return [nan] * 4, nan
     ticked = sum(item for item in moved.values() if item > 0) / 1000
     given = ticked if 0.2 * step.seconds <= ticked < 0.85 * step.seconds else step.seconds
     groups = (("user", "nice"), ("system",), ("softirq", "irq"), ("iowait", "steal"))
     spent = [sum(max(moved[f"{name}_ms"], 0) for name in group) for group in groups]
-    return [min(item / given / 5, 200) for item in spent]
+    return [item / given for item in spent], given
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_second_of_every_core_is_what_its_counters_say(name: str):
     first, strip = strip_of(view_of(name), "cores", 0)
-    mean = strip.planes["mean"]
+    shown = strip.planes["peak"]
     assert strip.dtype == "uint8"
     expected: dict[tuple[int, int], list[list[float]]] = {}
     for cpu, step, seconds in told_steps(name, CoreTimes, lambda row: row.cpu):
@@ -82,11 +89,11 @@ def test_every_second_of_every_core_is_what_its_counters_say(name: str):
             expected.setdefault((cpu, second - first), []).append(in_half_percents(step))
     assert len(expected) > 150
     for (cpu, column), several in expected.items():
-        found = mean[:, strip.names.index(f"core {cpu}"), column].astype(int).tolist()
+        found = shown[:, strip.names.index(f"core {cpu}"), column].astype(int).tolist()
         assert any(is_about(found, shares) for shares in several)
         hottest = max(shares[1] + shares[2] for shares in several)
         assert found[1] + found[2] >= hottest - 1.1
-    known = {(int(row), int(column)) for row, column in np.argwhere((mean != 255).any(axis=0))}
+    known = {(int(row), int(column)) for row, column in np.argwhere((shown != 255).any(axis=0))}
     assert known == {
         (strip.names.index(f"core {cpu}"), column)
         for (cpu, column), several in expected.items()
@@ -106,7 +113,7 @@ def is_about(found: list[int], shares: list[float]) -> bool:
 def test_the_peak_of_a_column_is_the_hottest_second_in_it(name: str, level: int):
     first, fine = strip_of(view_of(name), "cores", 0)
     above, coarse = strip_of(view_of(name), "cores", level)
-    seconds = fine.planes["mean"].astype(float)
+    seconds = fine.planes["peak"].astype(float)
     seconds[seconds == 255] = np.nan
     width = 1 << level
     checked = 0
@@ -120,10 +127,28 @@ def test_the_peak_of_a_column_is_the_hottest_second_in_it(name: str, level: int)
                 assert (shown[1:3] == 255).all()
                 continue
             assert int(shown[1]) + int(shown[2]) == np.nanmax(kernel)
-            known = mine[1, row][~np.isnan(mine[1, row])]
-            assert coarse.planes["mean"][1, row, column] == np.rint(known.mean())
             checked += 1
     assert checked
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("level", [1, 4, 7])
+def test_the_mean_of_a_column_is_the_time_spent_divided_by_the_time_given(name: str, level: int):
+    first, strip = strip_of(view_of(name), "cores", level)
+    spent: dict[tuple[int, int], Array] = {}
+    given: dict[tuple[int, int], float] = {}
+    for cpu, step, held in told_steps(name, CoreTimes, lambda row: row.cpu):
+        seconds = held or [held.start]
+        _, its = spent_and_given(step)
+        for second in seconds if its == its else ():
+            at = strip.names.index(f"core {cpu}"), (second >> level) - first
+            given[at] = given.get(at, 0.0) + its / len(seconds)
+            spent[at] = spent.get(at, 0.0) + np.array(in_half_percents(step)) * its / len(seconds)
+    assert given
+    for (row, column), seconds_given in given.items():
+        shown = strip.planes["mean"][:, row, column]
+        # Rounded as a second, as two readings of a second, and as a column.
+        assert shown == pytest.approx(spent[row, column] / seconds_given, abs=1.52)
 
 
 def test_the_core_that_was_held_is_seen_from_twelve_hours_away():
@@ -155,7 +180,7 @@ def test_pressure_and_tcp_are_the_rates_of_their_counters(name: str):
                     highest[at] = max(rate, highest.get(at, 0.0))
         assert len(highest) > 80
         for (line, column), rate in highest.items():
-            shown = strip.planes["mean"][0, strip.names.index(line), column]
+            shown = strip.planes["peak"][0, strip.names.index(line), column]
             assert shown == pytest.approx(rate, rel=1e-3, abs=1e-3)
 
 

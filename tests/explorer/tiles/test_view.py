@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Sequence
 from math import floor
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 from lab.synthetic import write
+from sexton.detect.detectors.cpu.saturated_core import KERNEL_SHARE
+from sexton.detect.registry import applied, key_of
 from sexton.errors import CommandError, StoreError
 from sexton.explorer.tiles.registry import all_lanes
 from sexton.explorer.tiles.view import View
@@ -20,6 +23,7 @@ from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import NetDevice, Nic
 from sexton.model.rows.recorder import Mark
 from sexton.model.rows.unit import Unit
+from sexton.model.settings import Changed, Settings
 from sexton.model.window import Batch
 from sexton.store.layout import prepare
 from tests.support.recordings import (
@@ -176,6 +180,18 @@ def test_what_there_is_none_of_is_refused(tmp_path: Path, lane: str, level: int,
         View.open(tmp_path).strip(lane, level, 0, count)
 
 
+def test_a_page_learns_the_limit_of_a_held_core_that_is_in_force(tmp_path: Path):
+    write_sealed(tmp_path, flush([cores(10.0), cores(11.0)]), 1)
+
+    def limits() -> dict[str, float | None]:
+        return {lane["id"]: lane["limit"] for lane in View.open(tmp_path).about()["lanes"]}
+
+    assert limits()["cores"] == KERNEL_SHARE.default
+    changed = Changed(("saturated_core",), key_of(KERNEL_SHARE), 70, KERNEL_SHARE.default, "%")
+    with applied(Settings(thresholds=(changed,))):
+        assert limits() == {"events": None, "average": None, "cores": 70}
+
+
 def test_a_damaged_table_is_reported_and_the_rest_is_drawn(tmp_path: Path):
     for sequence, start in enumerate((10, 20, 30), start=1):
         batches = [held(second, 0.5) for second in range(start, start + 10)]
@@ -185,8 +201,9 @@ def test_a_damaged_table_is_reported_and_the_rest_is_drawn(tmp_path: Path):
             damaged.chmod(0o600)
             damaged.write_bytes(b"x" * damaged.stat().st_size)
     view = View.open(tmp_path)
-    # The step over what is missing is as long as 11 s: its mean is known.
-    assert sorted(system(view)) == list(range(10, 39))
+    # The step over what is missing is short enough, but readings were lost in it: as in the table
+    # and in the verdict it is unknown.
+    assert sorted(system(view)) == [*range(10, 19), *range(30, 39)]
     assert any("core_times.parquet" in problem for problem in view.problems)
 
 
@@ -210,6 +227,30 @@ def test_a_live_recording_grows_second_by_second_and_over_the_seal(tmp_path: Pat
     assert [mark.kind for mark in view.marks(WALL_S, WALL_S + 100)] == ["mark"]
     assert view.span == (WALL_S + 10, WALL_S + 19)
     assert not view.refresh()
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_slow_source_is_drawn_alike_live_and_afterwards(tmp_path: Path, sealed: bool):
+    """The budget may let a source be read every 20 s: one new reading at a time tells nothing of
+    its usual step. Each reading is in a segment that grows, or in a sealed one of its own."""
+    batches = [held(second, 0.5) for second in range(10, 200, 20)]
+    view = None
+    for at, batch in enumerate(batches):
+        if sealed:
+            beside = [Batch(batch.mono_s - back, batch.wall_s - back, ()) for back in (10, 0)]
+            write_sealed(tmp_path, [{CoreTimes: [batch], Mark: beside}], at + 1)
+        else:
+            shutil.rmtree(tmp_path / "open", ignore_errors=True)
+            write_open(tmp_path, flush(batches[: at + 1]), 1)
+        view = view or View.open(tmp_path)
+        view.refresh()
+        system(view)
+    assert view is not None
+    expected = system(View.open(tmp_path))
+    assert system(view) == expected
+    assert expected == dict.fromkeys(range(10, 190), 50.0)
+    table = view.table("average", WALL_S, WALL_S + 190)
+    assert [row[2] for row in table.rows] == ["50"] * 180
 
 
 def test_a_node_that_was_started_again_while_it_is_looked_at_leaves_no_holes(tmp_path: Path):

@@ -98,7 +98,7 @@ def test_standard_input_is_read_from_a_pipe_and_from_a_file(tmp_path, engine):
     content = piped([comm(5, 5, b"sh"), sample(1, 5, user(1))])
     program = (
         "from pathlib import Path\n"
-        "from sexton.profile.opened import open_profile\n"
+        "from sexton.profile.captures import open_profile\n"
         "from sexton.profile.symbols import SymbolOptions\n"
         "opened = open_profile([Path('-')], SymbolOptions(cache=''))\n"
         "(profile,) = opened.profiles()\n"

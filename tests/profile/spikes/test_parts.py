@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sexton.model.profile import Heat, Profile
+from sexton.profile.captures import Opened
 from sexton.profile.heat import heat_of, within
-from sexton.profile.opened import Opened
 from sexton.profile.spikes import SpikeOptions, find
 from sexton.profile.spikes.baseline import Period, angle, degrees, find_period, seasonal, share
 from sexton.profile.spikes.describe import fall, rise, stretch, weights

@@ -76,6 +76,29 @@ def tree(tmp_path, **limits: str) -> Tree:
     return made
 
 
+def test_a_cgroup_without_a_limit_is_looked_at_again_in_the_tenth_reading(tmp_path):
+    made = tree(tmp_path, free="max\n", tight="8192\n")
+    reading = Limits(made.host())
+    assert [row.path for row in reading.collect()] == ["/tight"]
+    made.write("/sys/fs/cgroup/free/memory.max", "4096\n")
+    paths = [[row.path for row in reading.collect()] for _ in range(10)]
+    assert paths[:-1] == [["/tight"]] * 9
+    assert paths[-1] == ["/free", "/tight"]
+
+
+def test_a_cgroup_made_anew_under_the_same_name_is_looked_at(tmp_path):
+    made = tree(tmp_path, pod="max\n")
+    host = made.host()
+    reading = Limits(host)
+    assert list(reading.collect()) == []
+    place = tmp_path / "sys/fs/cgroup/pod"
+    place.rename(tmp_path / "removed")  # kept, so that its inode is not used again
+    for file, content in {**V2, "memory.max": "8192\n"}.items():
+        made.write(f"/sys/fs/cgroup/pod/{file}", content)
+    host.memo.clear()  # the census is two seconds old at most
+    assert [row.path for row in reading.collect()] == ["/pod"]
+
+
 def test_reads_only_what_has_a_limit_the_fullest_first(tmp_path):
     host = tree(tmp_path, wide="409600\n", free="max\n", tight="8192\n").host()
     assert [row.path for row in Limits(host).collect()] == ["/tight", "/wide"]

@@ -8,8 +8,8 @@ import pytest
 
 from sexton.cli import configuration
 from sexton.detect import settings
-from sexton.detect.flagged import flagged
-from sexton.detect.witness import Witness
+from sexton.detect.custom_patterns import flagged
+from sexton.detect.rows_read import Witness
 from sexton.errors import CommandError
 from sexton.model.finding import Severity, Verdict
 from sexton.model.rows.event import FLAGGED, KernelEvent, KernelLog

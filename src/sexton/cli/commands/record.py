@@ -1,4 +1,4 @@
-"""Record this node: keep the last 12 hours for when it fails.
+"""Flight recorder: keep the last 12 hours of this node.
 
 Keeps cores, softirqs, the network, pressure, cgroups, units, processes (names only, no
 arguments), kernel messages and cgroup deaths in DIR, every second or every ten. An alarm
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PERCENT",
         help="of one core; above it the most expensive source is paused (default 2, or cores / 16)",
     )
-    add_json(parser)
+    add_json(parser, when="with --preflight: ")
     add_config(parser)
 
 

@@ -29,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "directory", nargs="?", default=DEFAULT, metavar="DIR", help=f"default {DEFAULT}"
     )
     parser.add_argument(
-        "--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (loopback)"
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on (default: loopback)",
     )
     parser.add_argument(
         "--port", type=port, default=PORT, metavar="N", help=f"default {PORT}; 0: any free port"

@@ -154,6 +154,7 @@ def _look_up(args: argparse.Namespace, query: str) -> None:
 
 def _recorded(args: argparse.Namespace, query: str) -> Why:
     import gc
+    import os
     from dataclasses import replace
 
     from sexton.cli.progress import working
@@ -168,7 +169,8 @@ def _recorded(args: argparse.Namespace, query: str) -> Why:
     moment = _moment(query, edges(recording))
     span = _span(args, recording, moment)
     quiet = span if args.window else boot_of(recording, span)
-    why, found = why_in(recording, Question(moment or query, span, quiet), working)
+    beside = len(os.sched_getaffinity(0)) > 1
+    why, found = why_in(recording, Question(moment or query, span, quiet), working, beside=beside)
     replayed = Replayed(args.recording, found.notes)
     cost = cost_of(found.window, "replayed from a recording")
     diagnosis = replace(why.diagnosis, cost=cost, replayed=replayed)

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="recording",
         metavar="DIR",
-        help="use a recording of this node; `live` (default) watches it now",
+        help="read a recording of this node instead of watching it",
     )
     add_span(parser)
     parser.add_argument(
@@ -59,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accept-collateral",
         action="store_true",
-        help="allow steps that cost other units, even protected ones, cache or stop them too",
+        help="allow reclaim that also evicts cache of protected units or pods, and stopping a unit"
+        " that something here needs; protected units are never stopped",
     )
     parser.add_argument(
         "--thorough",

@@ -15,7 +15,7 @@ from sexton.errors import CommandError
 
 if TYPE_CHECKING:
     from sexton.model.profile import Flame
-    from sexton.profile.opened import Opened
+    from sexton.profile.captures import Opened
     from sexton.profile.select import Selection
     from sexton.reports.text.heat import Terminal
     from sexton.reports.text.profile_head import Capture
@@ -90,7 +90,7 @@ def open_capture(args: argparse.Namespace, files: list[str] | None = None) -> Op
     if any((Path(file) / "segments").is_dir() for file in files):
         need_recorder()
     _confine(args)
-    from sexton.profile.opened import open_profile
+    from sexton.profile.captures import open_profile
     from sexton.profile.symbols import SymbolOptions
 
     options = SymbolOptions(kallsyms=args.kallsyms, directories=tuple(args.symbols))

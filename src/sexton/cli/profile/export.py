@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sexton.model.profile import Bools, Flame, Profile
+    from sexton.profile.captures import Opened
     from sexton.profile.export import About
-    from sexton.profile.opened import Opened
     from sexton.profile.select import Selection
     from sexton.reports.text.profile_head import Capture
 

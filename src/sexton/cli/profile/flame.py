@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sexton.model.profile import Flame
-    from sexton.profile.opened import Opened
+    from sexton.profile.captures import Opened
     from sexton.reports.svg.flame_svg import Words
     from sexton.reports.text.profile_head import Capture
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sexton.model.profile import Heat
+    from sexton.profile.captures import Opened
     from sexton.profile.heatmap import Heatmap, HeatmapKind
-    from sexton.profile.opened import Opened
 
 _FILE_COLUMNS = 1200
 _ROWS = {

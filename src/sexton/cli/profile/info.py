@@ -10,7 +10,7 @@ from sexton.cli.output import print_result
 from sexton.cli.profile.capture import add_files, capture_of, open_capture, terminal
 
 if TYPE_CHECKING:
-    from sexton.profile.opened import Opened
+    from sexton.profile.captures import Opened
     from sexton.reports.text.profile import Contents
 
 

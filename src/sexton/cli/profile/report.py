@@ -26,7 +26,7 @@ from sexton.cli.profile.spikes import add_search, exit_of, find_spikes
 
 if TYPE_CHECKING:
     from sexton.explorer.files.profile import Compared
-    from sexton.profile.opened import Opened
+    from sexton.profile.captures import Opened
     from sexton.profile.spikes.spike import Spike
 
 #: A spike's flame graph is compared with up to a minute of the same cores before it.

@@ -34,7 +34,7 @@ from sexton.cli.profile.capture import (
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
-    from sexton.profile.opened import Opened
+    from sexton.profile.captures import Opened
     from sexton.profile.spikes.spike import Spikes
     from sexton.reports.text.heat import Grid, Terminal
 

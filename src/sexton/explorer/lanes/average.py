@@ -1,7 +1,7 @@
 """Machine average: all cores together, as most monitoring shows them.
 
-The mean over the cores of user, system and softirq time. One core that is held for seconds
-hardly moves it, so the lane below it shows every core.
+User, system and softirq time of all cores, divided by the time they were given. One core that is
+held for seconds hardly moves it, so the lane below it shows every core.
 """
 
 from __future__ import annotations

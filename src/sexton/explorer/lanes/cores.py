@@ -2,7 +2,8 @@
 
 A row per core. User time includes nice, softirq time includes hard interrupts; waiting for I/O
 and time stolen by the hypervisor are one. The peak of a column is its second with most system and
-softirq time, all of that second. From ``/proc/stat``, once a second.
+softirq time, all of that second; its mean is the time spent divided by the time given. From
+``/proc/stat``, once a second.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE
-from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, places, put_at
-from sexton.explorer.tiles.lines import Line, Lines, PyramidLane, known_mean
-from sexton.explorer.tiles.pyramid import HEAT, Array, Pyramid
+from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, places, put
+from sexton.explorer.tiles.lines import Line, Lines, PyramidLane
+from sexton.explorer.tiles.pyramid import HEAT, Array, Cells, Pyramid
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableSpan, clock
 from sexton.model.lane import Marked, Table
@@ -23,7 +24,15 @@ from sexton.model.rows.cpu import CoreTimes
 from sexton.model.text import count
 from sexton.model.window import Window
 from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER, CORE_WAIT
-from sexton.series.cores import CoreSeries, HeldSoFar, Hold, Shares, core_series, together
+from sexton.series.cores import (
+    CoreSeries,
+    HeldSoFar,
+    Hold,
+    Shares,
+    all_cores,
+    core_series,
+    together,
+)
 
 CHANNELS = ("user", "system", "softirq", "iowait_steal")
 _METRICS = (CORE_USER, CORE_SYSTEM, CORE_SOFTIRQ, CORE_WAIT)
@@ -40,27 +49,45 @@ _MOST = 10_000
 
 
 class _Average(Lines):
-    """The mean over all cores."""
+    """All cores together: the time spent divided by the time given."""
 
     def __init__(self) -> None:
         super().__init__(Metrics(*_METRICS[: len(_AVERAGE)]))
         self.rows.of([(name,) for name in _AVERAGE])
 
+    def take(self, cores: CoreSeries) -> None:
+        """Add the steps of a piece."""
+        taken = _all_cores(cores)
+        self.put(taken, self.lines(self.sources[0], taken))
+
+    def over(self, _source: Metrics, window: Window) -> Taken | None:
+        cores = core_series(window)
+        return None if cores is None else _all_cores(cores)
+
     def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
-        shares = (taken.values[metric.name] for metric in _METRICS)
-        return {(name,): known_mean(share) for name, share in zip(_AVERAGE, shares, strict=False)}
+        return {(name,): taken.values[name][0] for name in _AVERAGE}
 
     def shown(self) -> list[tuple[Line, str]]:
         return [((name,), name) for name in _AVERAGE] if self.pyramid.tiles else []
 
 
-@lane(kind="heat", unit=CORE_SYSTEM.unit, order=20, needs=(CoreTimes,))
+def _all_cores(cores: CoreSeries) -> Taken:
+    """The steps of all cores as those of one, with a core's share of the time they were given."""
+    every = all_cores(cores)
+    kinds = (every.percent(kind) for kind in (every.user, every.system, every.softirq))
+    start = every.wall - (every.end - every.start)
+    values = dict(zip(_AVERAGE, kinds, strict=True))
+    weight = every.given / np.float32(max(len(cores.cores), 1))
+    return Taken(start, every.wall, every.things, values, weight)
+
+
+@lane(kind="heat", unit=CORE_SYSTEM.unit, order=20, needs=(CoreTimes,), limit=KERNEL_SHARE)
 class Builder(PyramidLane):
     """Builds this lane and the average over all cores, which is another lane."""
 
     def __init__(self) -> None:
         self.pyramid = Pyramid(HEAT, len(CHANNELS), hot=(SYSTEM, SOFTIRQ))
-        self._average = _Average()
+        self.average = _Average()
         self._counters = Metrics(*_METRICS)
         self._rows = Rows()
         self._so_far = HeldSoFar()
@@ -76,15 +103,15 @@ class Builder(PyramidLane):
             return
         cores = [key[0] for key in taken.things]
         share = np.stack(list(taken.values.values()))  # per cent
-        average = np.stack(list(self._average.lines(self._counters, taken).values()))
         share *= np.float32(2)
         share += np.float32(0.5)
         np.nan_to_num(share, copy=False, nan=HEAT.absent)
         halves = share.astype(np.uint8)
-        where = list(places(taken.start, taken.end))
-        put_at(self.pyramid, where, self._rows.spread(cores, halves, HEAT.absent))
-        put_at(self._average.pyramid, where, average[None].astype(np.float32))
+        given = self._rows.spread(cores, taken.seconds[None], 0)[0]
+        cells = Cells(self._rows.spread(cores, halves, HEAT.absent), given)
+        put(self.pyramid, places(taken.start, taken.end), cells)
         if self._counters.cores is not None:
+            self.average.take(self._counters.cores)
             self._look_for_spikes(self._counters.cores)
 
     def _look_for_spikes(self, cores: CoreSeries) -> None:
@@ -102,11 +129,11 @@ class Builder(PyramidLane):
 
     def settle(self) -> None:
         self.pyramid.settle()
-        self._average.settle()
+        self.average.settle()
 
     def forget(self, before: float) -> None:
         self.pyramid.forget(before)
-        self._average.forget(before)
+        self.average.forget(before)
         self._held = {key: hold for key, hold in self._held.items() if hold.wall > before}
         self._busiest = [part for part in self._busiest if part[0, -1] > before]
 
@@ -116,12 +143,12 @@ class Builder(PyramidLane):
 
     def names(self, lane: str) -> tuple[str, ...]:
         if lane == "average":
-            return self._average.names(lane)
+            return self.average.names(lane)
         return tuple(f"core {core}" for core in sorted(self.cores))
 
     def draw(self, lane: str, level: int, first: int, count: int) -> Drawing:
         if lane == "average":
-            return self._average.draw(lane, level, first, count)
+            return self.average.draw(lane, level, first, count)
         planes = self.pyramid.planes(level, first, count)
         order = np.argsort(np.array(self.cores, np.int64), kind="stable")
         if (order != np.arange(len(order))).any():
@@ -135,7 +162,7 @@ class Builder(PyramidLane):
     def table(self, lane: str, span: TableSpan, most: int) -> Table:
         """A row per core, those with the highest peak first."""
         if lane == "average":
-            return self._average.table(lane, span, most)
+            return self.average.table(lane, span, most)
         found: dict[int, list[tuple[Shares, float, float]]] = {}
         for window in span.windows:
             for core, shares, kernel, wall in _over(window, span):
@@ -157,7 +184,7 @@ class Builder(PyramidLane):
     @property
     def bytes(self) -> int:
         busiest = sum(part.nbytes for part in self._busiest)
-        return self.pyramid.bytes + self._average.bytes + busiest
+        return self.pyramid.bytes + self.average.bytes + busiest
 
     def spikes(self) -> list[Marked]:
         """When cores were held in the kernel, sorted: the targets of "next spike".

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from sexton.detect.stems import join, path_stem, split, unit_of
-from sexton.explorer.tiles.build import Metrics, Part, Taken, put
+from sexton.explorer.tiles.build import Metrics, Part, Taken, places, put
 from sexton.explorer.tiles.lines import Line, Lines, drawn_values
-from sexton.explorer.tiles.pyramid import Array
+from sexton.explorer.tiles.pyramid import Array, Cells
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableColumns, TableSpan, tiles_of
 from sexton.model.aligned import F64
@@ -114,8 +114,8 @@ class _Owners(Lines):
         end = part.clock.wall(moments)
         spent = np.diff(moments, prepend=self._last)
         spent[spent > GAP_S] = 1.0
-        taken = Taken(end - spent, end, [(owner,) for owner in owners], {})
-        put(self.pyramid, taken, values, self.rows.of([(owner,) for owner in owners]))
+        rows = self.rows.of([(owner,) for owner in owners])
+        put(self.pyramid, places(end - spent, end), Cells(values, spent[None], rows))
         self._last = float(moments[-1])
 
     def _has_row(self, owner: str) -> bool:

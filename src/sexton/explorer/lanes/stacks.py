@@ -11,7 +11,7 @@ import numpy as np
 from sexton.errors import StoreError
 from sexton.explorer.tiles.build import Part
 from sexton.explorer.tiles.lines import PyramidLane
-from sexton.explorer.tiles.pyramid import STACKS, Array, Pyramid
+from sexton.explorer.tiles.pyramid import STACKS, Array, Cells, Pyramid
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableSpan, clock, level_for, number, tiles_of
 from sexton.model.lane import CELLS_A_SECOND, COLUMNS, FINEST, Table
@@ -73,7 +73,7 @@ class Builder(PyramidLane):
                 old = there[0][rows[:, None], columns - index * COLUMNS].astype(np.int64)
                 new = new + np.where(old == STACKS.absent, 0, old)
             new = np.minimum(new, int(_MOST)).astype(np.uint16)
-            self.pyramid.put(columns, new[None], rows=rows)
+            self.pyramid.put(columns, Cells(new[None], np.ones((1, len(columns))), rows))
 
     def names(self, _lane: str) -> tuple[str, ...]:
         return _OFFSETS

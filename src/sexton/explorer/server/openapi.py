@@ -43,6 +43,7 @@ _LANE = _record(
     about=_TEXT,
     series=_list(_TEXT),
     levels=_list({"type": "integer"}, minItems=2, maxItems=2),
+    limit=_MAYBE,
     most_tiles={"type": "integer", "minimum": 1},
 )
 _MARK = _record(

@@ -1,29 +1,31 @@
 """From counters to columns of one second.
 
 A reading covers the time since the previous one: `sexton.series.meter` computes the value of a
-metric in that step, and handles resets and gaps. The second whose middle lies in the step gets the
-value. A reading so early that no second's middle lies in its step shares a second with its
-neighbour, and the higher value of the two is shown.
+metric in that step, and handles resets and gaps, which are those of a replay. The second whose
+middle lies in the step gets the value. A reading so early that no second's middle lies in its step
+shares a second with its neighbour: the higher value of the two is its peak, and both count in its
+mean. The time of a step is divided among its seconds: it is their weight in means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sexton.explorer.tiles.pyramid import Array, Ints, Pyramid, as_slice
+from sexton.explorer.tiles.pyramid import Array, Cells, Ints, Meeting, Pyramid, as_slice
 from sexton.model.aligned import F64
 from sexton.model.row import Row
-from sexton.model.window import Columns, Key, Wanted, Window
+from sexton.model.window import Columns, Key, Window
 from sexton.replay.segment_reader import SegmentReader
-from sexton.series.catalogue import Metric
+from sexton.replay.span_reader import longest_known
+from sexton.series.catalogue import Kind, Metric
 from sexton.series.cores import CoreSeries
 from sexton.series.meter import Meter, several
-from sexton.series.rates import F32, Floats, longest_step
+from sexton.series.rates import F32, Bools, Floats
 from sexton.store.arrays import numbers
 from sexton.store.recording import Segment
 from sexton.store.schema import MONO, WALL
@@ -34,6 +36,8 @@ _DRIFT_S = 0.05
 MOST_S = 1e11
 #: Tables are read at least every hour: a reading covers no more than this.
 _REACH_S = 4096.0
+#: Segments from which the usual step of a table is known that has one or two readings in each.
+_MOST_SPANS = 60
 
 
 #: Rows per lane; a node may have more of anything than is useful to draw.
@@ -80,13 +84,20 @@ class Taken(NamedTuple):
     """Values from the readings of one segment: a row per thing, a column per reading.
 
     `start` and `end` are the wall seconds each reading covers. A reading after a gap covers at most
-    its last second if it is a level, and nothing if it is a rate.
+    its last second if it is a level, and nothing if it is a rate. `given` are the seconds that each
+    core was given, a row per thing, if the values are shares of them.
     """
 
     start: F64
     end: F64
     things: list[Key]
     values: dict[str, F32]
+    given: F32 | None = None
+
+    @property
+    def seconds(self) -> Array:
+        """The weight of each reading in a mean: a row per thing, or one for all."""
+        return (self.end - self.start)[None] if self.given is None else self.given
 
     def at_most(self, seconds: float) -> Taken:
         """The same, with no reading covering more than these seconds: some tables have rows only
@@ -100,8 +111,8 @@ class Metrics:
     def __init__(self, *metrics: Metric) -> None:
         self._metrics = metrics
         self._meter = Meter(metrics)
-        self._boot, self._last = "", -inf
-        self._read: dict[str, Columns | None] = {}
+        self._boot, self._joins = "", _Joins()
+        self._read: dict[str, _Read] = {}
 
     @property
     def table(self) -> type[Row]:
@@ -117,24 +128,35 @@ class Metrics:
         segment = part.book.segment
         read = self._read.pop(segment.name, None)
         if segment.boot_id != self._boot:
-            self._boot, self._last, self._meter = segment.boot_id, -inf, Meter(self._metrics)
-        if not segment.rows(self.table) or segment.end[0] <= self._last:
+            self._boot, self._joins = segment.boot_id, _Joins()
+            self._meter = Meter(self._metrics)
+        joins = self._joins
+        joins.enter(part.book)
+        if not part.book.count(self.table) or segment.end[0] <= joins.last:
             return None
-        columns = self._since(read or self._columns(part))
-        if columns is None or not columns.things:
+        read = read or self._columns(part)
+        if read is None:
+            joins.lose()
             return None
-        longest = min(longest_step(columns.mono), _REACH_S)
-        spent = np.diff(columns.mono, prepend=self._last)
-        columns = columns._replace(follows=spent <= longest)
-        self._last = float(columns.mono[-1])
+        before = joins.last
+        first, follows = joins.add(segment.name, read)
+        if not len(follows):
+            return None
+        columns = _from(read.columns, first)._replace(follows=follows)
         made = self._meter.add(columns)
+        if not columns.things:
+            return None
         number = len(columns.mono)
         values = {
             metric.name: _padded(series.values, number)
             for metric, series in zip(self._metrics, made, strict=True)
         }
-        spent[spent > longest] = min(1.0, longest)
-        return Taken(columns.wall - spent, columns.wall, made[0].things, values)
+        spent = np.diff(columns.mono, prepend=before)
+        spent[~follows] = 1.0
+        given = None
+        if self._metrics[0].kind is Kind.SHARE and self.cores is not None:
+            given = _padded(self.cores.given, number)
+        return Taken(columns.wall - spent, columns.wall, made[0].things, values, given)
 
     def over(self, window: Window) -> Taken | None:
         """The same for a whole window; None if it has no rows of the table."""
@@ -151,37 +173,75 @@ class Metrics:
 
     def ahead(self, part: Part) -> None:
         """Read what `take` will need of a later segment; may run in another thread."""
-        if part.book.segment.rows(self.table):
-            self._read[part.book.segment.name] = self._columns(part)
+        if part.book.count(self.table) and (read := self._columns(part)) is not None:
+            self._read[part.book.segment.name] = read
 
-    def _columns(self, part: Part) -> Columns | None:
-        wanted = self._metrics[0].wanted
-        found = read_columns(part.book, self.table, self._meter.columns, wanted)
-        if found is None or not np.isfinite(found.mono).all():
+    def _columns(self, part: Part) -> _Read | None:
+        """One segment's part of the table; None if it cannot be read."""
+        piece = part.book.columns(self.table, self._meter.columns, self._metrics[0].wanted)
+        if piece is None or not np.isfinite(piece.times.mono).all():
             return None
-        return found._replace(wall=part.clock.wall(found.mono))
-
-    def _since(self, columns: Columns | None) -> Columns | None:
-        """The readings that were not taken before."""
-        if columns is None or columns.mono[0] > self._last:
-            return columns
-        later = columns.mono > self._last
-        if not later.any():
-            return None
-        values = {name: value[:, later] for name, value in columns.values.items()}
-        return columns._replace(mono=columns.mono[later], wall=columns.wall[later], values=values)
+        mono, _, follows, lost = piece.times
+        values = {name: value[:MOST_THINGS] for name, value in piece.values.items()}
+        wall = part.clock.wall(mono)
+        return _Read(Columns(mono, wall, follows, piece.things[:MOST_THINGS], values), lost)
 
 
-def read_columns(
-    reader: SegmentReader, kind: type[Row], names: Sequence[str], wanted: Wanted | None
-) -> Columns | None:
-    """Some columns of one segment's table; None if it has none of them."""
-    piece = reader.columns(kind, names, wanted)
-    if piece is None or not piece.things:
-        return None
-    mono = piece.times.mono
-    values = {name: value[:MOST_THINGS] for name, value in piece.values.items()}
-    return Columns(mono, mono, np.ones(len(mono), np.bool_), piece.things[:MOST_THINGS], values)
+class _Read(NamedTuple):
+    """The readings of one segment; `lost`: some are missing after the last one."""
+
+    columns: Columns
+    lost: bool
+
+
+class _Joins:
+    """Which readings of a table follow the one before, by the rules of `sexton.replay`, while
+    segments come one by one and the last one grows. `last` is the last reading so far."""
+
+    def __init__(self) -> None:
+        self.last = -inf
+        self._whole = False  # nothing is missing after `last`
+        self._segment, self._reached = "", -inf
+        self._spans: dict[str, tuple[int, float, float]] = {}
+
+    def enter(self, book: SegmentReader) -> None:
+        """The next segment, with or without readings of the table."""
+        segment = book.segment
+        if segment.name != self._segment and segment.start[0] >= self._reached:  # else it grew
+            self._whole &= book.joined
+            self._segment = segment.name
+        self._reached = max(self._reached, segment.end[0])
+
+    def lose(self) -> None:
+        """Its readings cannot be read."""
+        self._whole = False
+
+    def add(self, name: str, read: _Read) -> tuple[int, Bools]:
+        """The number of the first reading that is new, and which of the new ones follow."""
+        mono, follows = read.columns.mono, read.columns.follows.copy()
+        first = int(np.searchsorted(mono, self.last, "right"))
+        if first == len(mono):
+            return first, follows[first:]
+        self._spans[name] = (len(mono), float(mono[0]), float(mono[-1]))
+        if len(self._spans) > _MOST_SPANS:
+            del self._spans[next(iter(self._spans))]
+        longest = min(longest_known(mono, [*self._spans.values()]), _REACH_S)
+        follows[1:] &= np.diff(mono) <= longest
+        if first:
+            follows[first] &= mono[first - 1] == self.last
+        else:
+            follows[0] = self._whole and mono[0] - self.last <= longest
+        self.last, self._whole = float(mono[-1]), not read.lost
+        return first, follows[first:]
+
+
+def _from(columns: Columns, first: int) -> Columns:
+    """Without the readings before that one."""
+    if not first:
+        return columns
+    values = {name: value[:, first:] for name, value in columns.values.items()}
+    return Columns(columns.mono[first:], columns.wall[first:], columns.follows[first:],
+                   columns.things, values)  # fmt: skip
 
 
 def _padded(values: Floats, number: int) -> F32:
@@ -194,10 +254,11 @@ def _padded(values: Floats, number: int) -> F32:
 
 
 class Place(NamedTuple):
-    """Which seconds get which readings; `early` ones share a second."""
+    """Which seconds get which readings, and which part of each; `early` ones share a second."""
 
     columns: Ints
     readings: Ints
+    part: F64
     early: bool
 
 
@@ -225,30 +286,23 @@ def _in_order(start: F64, end: F64, run: Ints) -> Iterator[Place]:
     columns, from_end = np.unique(columns[::-1], return_index=True)
     chosen = chosen[::-1][from_end]
     if len(columns):
-        yield Place(columns, run[chosen], False)
+        part = 1 / np.bincount(chosen, minlength=len(run))[chosen]
+        yield Place(columns, run[chosen], part, False)
     missed = np.ones(len(run), np.bool_)
     missed[chosen] = False
     for index in np.flatnonzero(missed).tolist():
         middle = np.array([int(np.floor((start[index] + end[index]) / 2))], np.int64)
-        yield Place(middle, run[index : index + 1], True)
+        yield Place(middle, run[index : index + 1], np.ones(1), True)
 
 
-def put(pyramid: Pyramid, taken: Taken, values: Array, rows: Ints | None = None) -> None:
-    """Write a lane's values (channels, rows, readings) into the seconds they cover."""
-    put_at(pyramid, places(taken.start, taken.end), values, rows)
-
-
-def put_at(
-    pyramid: Pyramid,
-    where: Iterable[Place],
-    values: Array,
-    rows: Ints | None = None,
-    hotter: bool = False,
+def put(
+    pyramid: Pyramid, where: Iterable[Place], cells: Cells, meeting: Meeting = Meeting.LATER
 ) -> None:
-    """The same for known places; with `hotter`, higher values that are already there stay."""
+    """Write a lane's readings into the seconds they cover; `cells` has a column per reading."""
     for place in where:
-        some = values[:, :, as_slice(place.readings)]
-        pyramid.put(place.columns, some, hotter or place.early, rows)
+        at = as_slice(place.readings)
+        some = Cells(cells.values[:, :, at], cells.seconds[:, at] * place.part, cells.rows)
+        pyramid.put(place.columns, some, Meeting.SHARED if place.early else meeting)
 
 
 class Rows:

@@ -22,7 +22,7 @@ from sexton.errors import StoreError
 from sexton.explorer.tiles.build import Clock, Part
 from sexton.explorer.tiles.registry import Builder, Declared
 from sexton.model.text import printable
-from sexton.replay.segment_reader import SegmentReader
+from sexton.replay.span_reader import readers
 from sexton.store.journal import JOURNAL, EmptySegment
 from sexton.store.layout import current, is_locked, parse_name
 from sexton.store.recording import Recording, Segment
@@ -137,12 +137,9 @@ class LaneFeed:
             return self.builder
         names = [segment.name for segment in recording.segments]
         late = {*names[-ANNEXES_LATE:]} if self.builder.comes_late else set()
-        wanted = [
-            segment
-            for segment in recording.segments
-            if segment.name not in self._fed or segment.name in late
-        ]
-        for part in self._parts(wanted):
+        wanted = ({*names} - self._fed) | late
+        books = readers(recording.segments, lambda segment: segment.name in wanted)
+        for part in self._parts([Part(book, Clock(book.segment)) for book in books]):
             self.builder.feed(part)
             # An open segment that is not the last is from a recorder that died: it will not grow.
             if part.book.segment.sealed or part.book.segment.name != names[-1]:
@@ -154,9 +151,8 @@ class LaneFeed:
         self._seen = recording
         return self.builder
 
-    def _parts(self, wanted: list[Segment]) -> Iterator[Part]:
+    def _parts(self, parts: list[Part]) -> Iterator[Part]:
         """In order; if there are many, the next ones are read while one is used."""
-        parts = [Part(SegmentReader(segment, False), Clock(segment)) for segment in wanted]
         if len(parts) < _FEW:
             yield from parts
             return

@@ -7,11 +7,12 @@ from math import inf
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, places, put_at
-from sexton.explorer.tiles.pyramid import LINES, Array, Pyramid
+from sexton.explorer.tiles.build import Metrics, Part, Rows, Taken, places, put
+from sexton.explorer.tiles.pyramid import LINES, Array, Cells, Meeting, Pyramid
 from sexton.explorer.tiles.registry import Drawing
 from sexton.explorer.tiles.tables import TableColumns, TableSpan, clock, level_for, number, tiles_of
 from sexton.model.lane import COLUMNS, Marked, Table
+from sexton.model.window import Window
 
 #: What identifies a line.
 Line = tuple[str, ...]
@@ -78,9 +79,11 @@ class Lines(PyramidLane):
         values = np.stack(list(lines.values()))[None].astype(np.float32, copy=False)
         where = places(taken.start, taken.end)
         if len(self.sources) > 1:
-            put_at(self.pyramid, where, values, self.rows.of(list(lines)), hotter=True)
+            cells = Cells(values, taken.seconds, self.rows.of(list(lines)))
+            put(self.pyramid, where, cells, Meeting.HOTTER)
         else:
-            put_at(self.pyramid, where, self.rows.spread(list(lines), values, np.nan))
+            cells = Cells(self.rows.spread(list(lines), values, np.nan), taken.seconds)
+            put(self.pyramid, where, cells)
 
     def names(self, _lane: str) -> tuple[str, ...]:
         return tuple(name for _, name in self.shown())
@@ -99,7 +102,11 @@ class Lines(PyramidLane):
     def preload(self, span: TableSpan) -> None:
         for window in span.windows:
             for source in self.sources:
-                source.over(window)
+                self.over(source, window)
+
+    def over(self, source: Metrics, window: Window) -> Taken | None:
+        """What a table needs of a window."""
+        return source.over(window)
 
     def table(self, lane: str, span: TableSpan, most: int) -> Table:
         """A row per column of time: the mean, and the peak if it differs."""
@@ -123,7 +130,7 @@ class Lines(PyramidLane):
         parts: dict[Line, list[tuple[Taken, Array]]] = {line: [] for line, _ in self.shown()}
         for window in span.windows:
             for source in self.sources:
-                taken = source.over(window)
+                taken = self.over(source, window)
                 if taken is None or not taken.things:
                     continue
                 covered = taken.at_most(self.reach_s)

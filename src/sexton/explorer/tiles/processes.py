@@ -25,6 +25,7 @@ from typing import Any, NoReturn, Protocol
 
 from sexton.errors import CommandError, SextonError, StoreError
 from sexton.model.text import printable
+from sexton.sandbox import end_with
 
 #: Has the client gone?
 Stop = Callable[[], bool]
@@ -38,19 +39,6 @@ _MOST_S = 300.0
 #: Tiles go first: the page must stay responsive while an explanation is computed.
 _NICE = 5
 _ANSWERED, _REFUSED, _NOT_THERE, _BROKEN = "answered", "refused", "not there", "broken"
-
-
-#: Of prctl(2).
-_SET_PARENT_DEATH_SIGNAL = 1
-
-
-def end_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent exits."""
-    import ctypes  # numpy has it already
-
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
-    if os.getppid() != parent:  # it exited before
-        os._exit(0)
 
 
 class Unanswered(SextonError):
@@ -191,7 +179,7 @@ def _fork_for_each(requests: socket.socket, work: Work) -> NoReturn:
 
 
 def _answer(question: bytes, end: int, work: Work) -> None:
-    # A pipe without a reader polls as an error. No thread can check it: readers of recordings fork.
+    # A pipe without a reader polls as an error. A timer checks it: no thread is needed for that.
     waited_for = select.poll()
     waited_for.register(end, 0)
     signal.signal(signal.SIGALRM, lambda *_: waited_for.poll(0) and os._exit(0))

@@ -7,12 +7,15 @@ recorded in them, so a clock that jumped by years takes no memory.
 Level 0 and those from `KEPT` on are kept: the ones between would be four fifths of the memory, and
 are computed from the seconds in some milliseconds on request.
 
-Sums and counts are kept rather than means: means of means would drift, and would give a column
-that was recorded for a second the weight of a full one.
+Sums and weights are kept rather than means: means of means would drift, and would give a column
+that was recorded for a second the weight of a full one. The weight of a second is the time its
+reading stands for, in hundredths of a second: of a core the time it was given, so that a column of
+hours is the time spent divided by the time given, as in the table.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -23,8 +26,8 @@ from sexton.model.lane import COLUMNS, TOP
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
-#: Sums of bytes up to 200 fit in 16 bits up to this level.
-_SHORT_SUMS = 8
+#: Units of weight in a second; one byte holds 2.5 s.
+_WEIGHT_UNITS, _MOST_WEIGHT = 100, 255
 #: The first of the coarser levels that are kept.
 KEPT = 4
 
@@ -37,10 +40,12 @@ def as_slice(numbers: Ints) -> slice | Ints:
 
 
 class Form(NamedTuple):
-    """A lane's number type, and the value that means absent."""
+    """A lane's number type, the value that means absent, and a type that holds sums of weighted
+    values."""
 
     dtype: Any
     absent: float
+    sums: Any = np.float32
 
     def known(self, values: Array) -> npt.NDArray[np.bool_]:
         found: npt.NDArray[np.bool_] = (
@@ -48,27 +53,48 @@ class Form(NamedTuple):
         )
         return found
 
-    def sums(self, level: int) -> Any:
-        """A type that holds the sums of a level exactly."""
-        if self.dtype is not np.uint8:
-            return np.float32
-        return np.uint16 if level <= _SHORT_SUMS else np.uint32
 
-
-HEAT = Form(np.uint8, 255)
+HEAT = Form(np.uint8, 255, np.uint32)
 LINES = Form(np.float32, np.nan)
 STACKS = Form(np.uint16, 65535)
 
 
-class _Tile:
-    """`sums` and `weight` are None at level 0, where `peak` is enough."""
+class Meeting(Enum):
+    """What becomes of a second that already has a value."""
 
-    __slots__ = ("peak", "sums", "weight")
+    #: A clock was set back: the later reading is shown.
+    LATER = "later"
+    #: Several sources draw one line: the hotter value is shown.
+    HOTTER = "hotter"
+    #: Both readings are of this second: the hotter one is its peak, both count in its mean.
+    SHARED = "shared"
+
+
+class Cells(NamedTuple):
+    """Values (channels, rows, columns) of some columns, the seconds each stands for (rows or one
+    row, columns) and the rows to write, by default the first ones."""
+
+    values: Array
+    seconds: Array
+    rows: Ints | None = None
+
+    def part(self, columns: slice) -> Cells:
+        return Cells(self.values[:, :, columns], self.seconds[:, columns], self.rows)
+
+
+class _Tile:
+    """At level 0 `sums` is None, and `mean` too unless a second has several readings. `weight` has
+    one channel: a row is known in all channels or in none. `early` are columns that so far have
+    only the value of a reading that ends before their middle."""
+
+    __slots__ = ("early", "mean", "peak", "sums", "weight")
 
     def __init__(self, shape: tuple[int, ...], form: Form, level: int) -> None:
         self.peak: Array = np.full(shape, form.absent, form.dtype)
-        self.sums: Array | None = np.zeros(shape, form.sums(level)) if level else None
-        self.weight: Array | None = np.zeros(shape, np.uint16) if level else None
+        self.mean: Array | None = None
+        self.sums: Array | None = np.zeros(shape, form.sums) if level else None
+        self.weight: Array = np.zeros(shape[1:], np.uint32 if level else np.uint8)
+        self.early: set[int] = set()
 
     def widen(self, rows: int, fill: float, absent: float) -> None:
         """Add rows: absent, or `fill` wherever the first row is known."""
@@ -76,17 +102,19 @@ class _Tile:
         if more <= 0:
             return
         peak = np.full((self.peak.shape[0], more, COLUMNS), absent, self.peak.dtype)
+        weight = np.zeros((more, COLUMNS), self.weight.dtype)
         if not np.isnan(fill):
             peak[np.broadcast_to(~np.isnan(self.peak[:, :1]), peak.shape)] = fill
+            weight += self.weight[:1]
         self.peak = np.concatenate([self.peak, peak], axis=1)
-        if self.sums is not None and self.weight is not None:
-            zeros = np.zeros(peak.shape, self.sums.dtype)
-            weight = np.zeros(peak.shape, np.uint16)
+        self.weight = np.concatenate([self.weight, weight], axis=0)
+        if self.mean is not None:
+            self.mean = np.concatenate([self.mean, peak], axis=1)
+        if self.sums is not None:
+            sums = np.zeros(peak.shape, self.sums.dtype)
             if not np.isnan(fill):
-                weight += self.weight[:, :1]
-                zeros += (weight * fill).astype(zeros.dtype)
-            self.sums = np.concatenate([self.sums, zeros], axis=1)
-            self.weight = np.concatenate([self.weight, weight], axis=1)
+                sums += (weight * fill).astype(sums.dtype)
+            self.sums = np.concatenate([self.sums, sums], axis=1)
 
 
 class Pyramid:
@@ -115,7 +143,7 @@ class Pyramid:
             array.nbytes
             for tiles in self._tiles
             for tile in tiles.values()
-            for array in (tile.peak, tile.sums, tile.weight)
+            for array in (tile.peak, tile.mean, tile.sums, tile.weight)
             if array is not None
         )
 
@@ -128,30 +156,62 @@ class Pyramid:
         """Have at least this many rows."""
         self.rows = max(self.rows, rows)
 
-    def put(
-        self, columns: Ints, values: Array, hotter: bool = False, rows: Ints | None = None
-    ) -> None:
-        """Seconds since the epoch, ascending, and their values (channels, rows, columns).
-
-        Old values are overwritten: if a clock was set back, the later reading is shown. With
-        `hotter` the hotter of the two stays. `rows` are written, by default the first ones.
-        """
+    def put(self, columns: Ints, cells: Cells, meeting: Meeting = Meeting.LATER) -> None:
+        """Write seconds since the epoch, ascending."""
         if not len(columns):
             return
-        self.widen(values.shape[1] if rows is None else int(rows.max(initial=-1)) + 1)
+        rows = cells.rows
+        self.widen(cells.values.shape[1] if rows is None else int(rows.max(initial=-1)) + 1)
         which = columns // COLUMNS
         edges = [0, *(np.flatnonzero(np.diff(which)) + 1).tolist(), len(columns)]
         for start, end in pairwise(edges):
             index = int(which[start])
             tile = self._tile(0, index)
-            at = as_slice(columns[start:end] - index * COLUMNS)
-            new = values[:, :, start:end]
-            place: Any = (slice(None), slice(0, new.shape[1]), at)
-            if rows is not None:
-                there = np.arange(COLUMNS)[at]
-                place = (slice(None), rows[:, None], there[None])
-            tile.peak[place] = self._hotter(tile.peak[place], new) if hotter else new
+            self._write(tile, columns[start:end] - index * COLUMNS, cells.part(slice(start, end)),
+                        meeting)  # fmt: skip
             self._dirty.add(index)
+
+    def _write(self, tile: _Tile, columns: Ints, cells: Cells, meeting: Meeting) -> None:
+        if meeting is Meeting.LATER and tile.early and not tile.early.isdisjoint(columns.tolist()):
+            waiting = np.isin(columns, list(tile.early))
+            for chosen, how in ((~waiting, meeting), (waiting, Meeting.SHARED)):
+                some = Cells(cells.values[:, :, chosen], cells.seconds[:, chosen], cells.rows)
+                if chosen.any():
+                    self._write(tile, columns[chosen], some, how)
+            tile.early.difference_update(columns.tolist())
+            return
+        at, new = as_slice(columns), cells.values
+        place: Any = (slice(None), slice(0, new.shape[1]), at)
+        if cells.rows is not None:
+            there = np.arange(COLUMNS)[at]
+            place = (slice(None), cells.rows[:, None], there[None])
+        weight = np.rint(cells.seconds * np.float32(_WEIGHT_UNITS))
+        weight = np.fmin(np.fmax(weight, 1), _MOST_WEIGHT).astype(np.uint8)  # 1 where unknown
+        weight = np.where(self.form.known(new[0]), weight, np.uint8(0))
+        old, before = tile.peak[place], tile.weight[place[1:]]
+        if meeting is Meeting.SHARED and tile.mean is None and (before > 0).any():
+            tile.mean = tile.peak.copy()
+        if tile.mean is not None:
+            tile.mean[place] = self._met(meeting, (tile.mean[place], before), (new, weight))
+        tile.peak[place] = new if meeting is Meeting.LATER else self._hotter(old, new)
+        if meeting is Meeting.HOTTER:
+            weight = np.maximum(weight, before)
+        elif meeting is Meeting.SHARED:
+            if not before.any():
+                tile.early.update(columns.tolist())
+            weight = np.minimum(weight.astype(np.uint16) + before, _MOST_WEIGHT).astype(np.uint8)
+        tile.weight[place[1:]] = weight
+
+    def _met(self, meeting: Meeting, old: tuple[Array, Array], new: tuple[Array, Array]) -> Array:
+        """The mean of seconds that had a value; each with its weight."""
+        if meeting is Meeting.LATER:
+            return new[0]
+        if meeting is Meeting.HOTTER:
+            return self._hotter(old[0], new[0])
+        total = sum(np.where(weight > 0, value, 0.0) * weight for value, weight in (old, new))
+        weight = old[1].astype(np.float64) + new[1]
+        made = self._rounded(total / np.maximum(weight, 1))
+        return np.where(weight > 0, made, self.form.dtype(self.form.absent))
 
     def settle(self) -> None:
         """Update the coarser levels with what was put since."""
@@ -220,33 +280,31 @@ class Pyramid:
         return made
 
     def _mean(self, tile: _Tile) -> Array:
-        if tile.sums is None or tile.weight is None:
-            return tile.peak
-        weight = np.maximum(tile.weight, 1)
-        mean = tile.sums / weight
-        if self.form.dtype is not np.float32:
-            mean = np.rint(mean)
-        mean[tile.weight == 0] = self.form.absent
-        return mean.astype(self.form.dtype)
+        if tile.sums is None:
+            return tile.peak if tile.mean is None else tile.mean
+        mean = self._rounded(tile.sums / np.maximum(tile.weight, 1))
+        mean[:, tile.weight == 0] = self.form.dtype(self.form.absent)
+        return mean
+
+    def _rounded(self, mean: Array) -> Array:
+        whole = mean if self.form.dtype is np.float32 else np.rint(mean)
+        made: Array = whole.astype(self.form.dtype)
+        return made
 
     def _fold(self, below: _Tile, index: int, above: _Tile) -> None:
         half = COLUMNS // 2
         part = slice(half * (index & 1), half * (index & 1) + half)
         assert above.sums is not None
-        assert above.weight is not None
-        peak = below.peak
+        peak, weight, sums = below.peak, below.weight, below.sums
         above.peak[:, :, part] = self._hotter(peak[:, :, 0::2], peak[:, :, 1::2])
-        if below.sums is None or below.weight is None:
-            known = self.form.known(peak)
-            sums: Array = np.where(known, peak, self.form.dtype(0))
-            weight: Array = known.view(np.uint8)
-        else:
-            sums, weight = below.sums, below.weight
+        if sums is None:
+            values = self._mean(below)
+            if self.form.dtype is np.float32:  # else an absent value times no weight is 0
+                values = np.where(weight > 0, values, np.float32(0))
+            sums = np.multiply(values, weight, dtype=_product(self.form))
         kept = above.sums.dtype
         np.add(sums[:, :, 0::2], sums[:, :, 1::2], out=above.sums[:, :, part], dtype=kept)
-        np.add(
-            weight[:, :, 0::2], weight[:, :, 1::2], out=above.weight[:, :, part], dtype=np.uint16
-        )
+        np.add(weight[:, 0::2], weight[:, 1::2], out=above.weight[:, part], dtype=np.uint32)
 
     def _hotter(self, one: Array, other: Array) -> Array:
         if self.form.dtype is np.float32:
@@ -260,3 +318,8 @@ class Pyramid:
             for array in (one, other)
         ]
         return np.where(heat[1] > heat[0], other, one)
+
+
+def _product(form: Form) -> Any:
+    """A type that holds a value times a weight of one second."""
+    return np.uint16 if form.dtype is np.uint8 else np.float32

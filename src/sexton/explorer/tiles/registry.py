@@ -20,6 +20,7 @@ from functools import cache
 from typing import NamedTuple, Protocol, TypeVar
 
 import sexton.explorer.lanes
+from sexton.detect.registry import Threshold
 from sexton.explorer.tiles.build import Part
 from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.tables import TableSpan
@@ -76,7 +77,8 @@ class Builder(Protocol):
 
 
 class Declared(NamedTuple):
-    """A lane's declaration; `of` is the lane whose builder draws it, usually itself."""
+    """A lane's declaration; `of` is the lane whose builder draws it, usually itself. From `limit`
+    on the page enlarges what is too narrow to be seen."""
 
     id: str
     title: str
@@ -87,6 +89,7 @@ class Declared(NamedTuple):
     needs: tuple[type[Row], ...]
     of: str
     build: Callable[[], Builder] | None
+    limit: Threshold | None = None
 
     @property
     def levels(self) -> tuple[int, int]:
@@ -98,12 +101,17 @@ _found: dict[str, Declared] = {}
 
 
 def lane(
-    *, kind: LaneKind, unit: str, order: int, needs: tuple[type[Row], ...]
+    *,
+    kind: LaneKind,
+    unit: str,
+    order: int,
+    needs: tuple[type[Row], ...],
+    limit: Threshold | None = None,
 ) -> Callable[[B], B]:
     """Register the decorated builder under its module's stem."""
 
     def register(build: B) -> B:
-        _declare(build.__module__, (kind, unit, order, needs), build)
+        _declare(build.__module__, (kind, unit, order, needs), build, limit=limit)
         return build
 
     return register
@@ -121,6 +129,7 @@ def _declare(
     what: tuple[LaneKind, str, int, tuple[type[Row], ...]],
     build: Callable[[], Builder] | None,
     of: str = "",
+    limit: Threshold | None = None,
 ) -> None:
     name = module.removeprefix(_PACKAGE)
     doc = (sys.modules[module].__doc__ or name).strip()  # python -OO has no docstrings
@@ -128,7 +137,7 @@ def _declare(
     words = " ".join(about.split()).replace("``", "")
     kind, unit, order, needs = what
     _found[name] = Declared(
-        name, title.rstrip("."), words, kind, unit, order, needs, of or name, build
+        name, title.rstrip("."), words, kind, unit, order, needs, of or name, build, limit
     )
 
 

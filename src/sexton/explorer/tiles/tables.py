@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sexton.explorer.tiles.build import Taken
+from sexton.explorer.tiles.build import Taken, places
 from sexton.explorer.tiles.pyramid import Array, Ints
 from sexton.model.aligned import F64
 from sexton.model.lane import COLUMNS, MOST_TILES, TOP
@@ -48,10 +48,9 @@ class TableSpan:
 
 
 class TableColumns:
-    """Means and peaks of lines over columns of `1 << level` seconds.
-
-    A step counts in the column that contains its middle, and in every column whose middle it
-    contains. The mean is over known time.
+    """Means and peaks of lines over columns of `1 << level` seconds, as tiles have them: a step
+    counts in the seconds whose middles it contains, else in that of its own middle; its time is
+    divided among them. The mean is over known time.
     """
 
     def __init__(self, first: int, number: int, level: int) -> None:
@@ -73,20 +72,18 @@ class TableColumns:
             return total / known, np.where(np.isinf(peak), np.nan, peak)
 
     def _places(self, taken: Taken) -> tuple[Ints, Ints, F64]:
-        """Which step counts in which column, for how many seconds."""
-        width = 1 << self.level
-        start, end = taken.start / width - self.first, taken.end / width - self.first
-        first = np.floor(start + 0.5).astype(np.int64)  # the first column whose middle it contains
-        number = np.maximum(np.floor(end + 0.5).astype(np.int64) - first, 0)
-        short = number == 0
-        first = np.where(short, np.floor((start + end) / 2).astype(np.int64), first)
-        first, end_column = np.maximum(first, 0), np.minimum(first + number + short, self.number)
-        number = np.maximum(end_column - first, 0)
-        step = np.repeat(np.arange(len(start)), number)
-        column = np.arange(len(step)) - np.repeat(np.cumsum(number) - number, number) + first[step]
-        spent = taken.end - taken.start
-        weight = np.where(number > 1, width, spent)[step]
-        return step, column, weight
+        """Which step counts in which column, with which weight."""
+        found = list(places(taken.start, taken.end))
+        if not found:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+        step, second, part = (
+            np.concatenate(item)
+            for item in zip(*((at.readings, at.columns, at.part) for at in found), strict=True)
+        )
+        column = (second >> self.level) - self.first
+        inside = (column >= 0) & (column < self.number)
+        step = step[inside]
+        return step, column[inside], taken.seconds[0][step] * part[inside]
 
 
 def level_for(start: float, end: float, most: int) -> int:

@@ -95,7 +95,8 @@ class View(Questions):
         for lane in filter(self._is_there, self._lanes.values()):
             series = self._built[lane.of].builder.names(lane.id)
             words = (lane.title, lane.kind, lane.unit, lane.about)
-            found.append(Lane(lane.id, *words, series, lane.levels))
+            limit = None if lane.limit is None else lane.limit.value
+            found.append(Lane(lane.id, *words, series, lane.levels, limit))
         return found
 
     def gaps(self) -> list[Window]:

@@ -23,6 +23,7 @@ from sexton.model.rows.unit import ServiceManager, Timer, Unit
 from sexton.model.window import Window
 from sexton.series.restarts import RestartCount, restarts
 from sexton.series.steps import span
+from sexton.series.tasks import task_steps
 from sexton.sources.services import last_logged, relations
 from sexton.sources.sock_diag import ESTABLISHED, LISTEN, Sockets, read_sockets
 
@@ -174,7 +175,7 @@ def _usage(window: Window) -> dict[str, Usage] | None:
     """What each unit used between the first and the last reading.
 
     From its cgroup; without CPU accounting (the default on v1) from its processes, which misses
-    those that started or exited in between.
+    those that exited in between.
     """
     found: dict[str, Usage] = {}
     for step in span(window.edges(CgroupUsage) or (), lambda row: row.path).values():
@@ -191,10 +192,10 @@ def _usage(window: Window) -> dict[str, Usage] | None:
 def _cpu_of_processes(window: Window) -> Counter[str]:
     units = {row.pid: unit_of(row.path) for row in window.latest(ProcessCgroup) or ()}
     spent: Counter[str] = Counter()
-    for step in span(window.edges(Process) or (), lambda row: (row.pid, row.start_ms)).values():
-        unit = units.get(step.after.pid)
+    for step in task_steps(window.edges(Process) or (), over_gaps=True):
+        unit = units.get(step.row.pid)
         if unit is not None:
-            spent[unit] += 1000 * sum(step.delta(name) or 0 for name in ("user_ms", "system_ms"))
+            spent[unit] += 1000 * round(step.amount)
     return spent
 
 

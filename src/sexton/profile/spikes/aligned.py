@@ -35,7 +35,7 @@ from sexton.profile.spikes.windows import (
 )
 
 if TYPE_CHECKING:
-    from sexton.profile.opened import Opened
+    from sexton.profile.captures import Opened
 
 _LOUDEST = 3
 _LEAST_CALM = 3

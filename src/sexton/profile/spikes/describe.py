@@ -35,7 +35,7 @@ from sexton.profile.spikes.windows import (
 )
 
 if TYPE_CHECKING:
-    from sexton.profile.opened import Opened
+    from sexton.profile.captures import Opened
 
 #: Seconds at the start and end of a run that are searched for the change.
 _INSIDE = 2

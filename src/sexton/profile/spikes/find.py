@@ -20,7 +20,7 @@ from sexton.profile.spikes.runs import Outliers, Run, find_outliers
 from sexton.profile.spikes.spike import Recurring, Spike, SpikeOptions, Spikes
 
 if TYPE_CHECKING:
-    from sexton.profile.opened import Opened
+    from sexton.profile.captures import Opened
 
 #: Runs on several cores are simultaneous if they overlap by this share.
 _OVERLAP = 0.5

@@ -39,7 +39,7 @@ from sexton.profile.spikes.grid import Grid
 from sexton.profile.stack_tree import join, subtree
 
 if TYPE_CHECKING:
-    from sexton.profile.opened import Opened
+    from sexton.profile.captures import Opened
 
 WANTED = 20
 #: With fewer windows of the same cores, shorter ones are used, then other cores.

@@ -83,7 +83,7 @@ def is_twin(cause: str, diagnosis: Diagnosis) -> bool:
 
 def chain_title(chain: Chain, number: int) -> str:
     """The heading of a chain: how sure it is as a whole."""
-    sure = f"weakest link {chain.strength}"
+    sure = f"weakest link: {chain.strength}"
     if chain.strength is Strength.PROVEN:
         partial = any(link.is_partial for link in chain.links)
         sure = "proven in part" if partial else "every link proven"
@@ -131,7 +131,7 @@ def _rival(rival: Rival) -> str:
 def coincidences(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     """What rose together, and what would show more."""
     lines = [
-        f"{coincidence.sentence}; would show it: {coincidence.would_prove}"
+        f"{coincidence.sentence}; stronger evidence: {coincidence.would_prove}"
         for coincidence in diagnosis.coincidences
     ]
     yield from labelled("TOGETHER", lines, width)

@@ -29,7 +29,7 @@ def config_line(settings: Settings, width: int, replayed: bool = False) -> Itera
 def recorded_config(settings: Settings | None) -> str:
     """The configuration that a recorder had."""
     if settings is None:
-        return "not recorded (older versions did not)"
+        return "not recorded by older versions"
     if not settings.changes:
         return "defaults"
     return _in_one_line(settings, "")

@@ -185,7 +185,11 @@ def _table(title: str, rows: list[_Cells], width: int) -> Iterator[str]:
     label = min(label, width - normal - here - proof - 6)
     if width < _WIDE_ENOUGH:  # a narrow terminal: the numbers matter more than their source
         label, proof = width - normal - here - 4, 0
-    for row in every:
+    head = f" {title}"  # never cut: it says how sure the chain is
+    for word, end in (("NORMAL", label + normal), ("HERE", label + normal + here + 1)):
+        head += f" {word:>{max(end + 1 - len(head), 0)}}"
+    yield f"{head}  {cut('PROOF', proof - max(len(head) - label - normal - here - 3, 0))}".rstrip()
+    for row in rows:
         cells = f" {cut(row[0], label):<{label}} {cut(row[1], normal):>{normal}}"
         cells += f" {cut(row[2], here):>{here}}  "
         yield (cells + cut(row[3], proof)).rstrip()

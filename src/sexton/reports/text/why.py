@@ -209,7 +209,7 @@ def _rivals(why: Why, width: int) -> Iterator[str]:
         if len(kept) > 1:
             yield from _contest(replace(contest, rivals=kept), width)
     for coincidence in why.coincidences:
-        more = f"would prove more: {coincidence.would_prove}"
+        more = f"stronger evidence: {coincidence.would_prove}"
         yield from labelled("TOGETHER", [printable(coincidence.sentence), printable(more)], width)
 
 

@@ -20,7 +20,8 @@ includes page cache, so a cgroup that reads many files may be at its limit and h
 `hits` is how often it was reached (`max` of `memory.events`, `memory.failcnt`). On v2 kills of all
 cgroups below count too, on v1 only those of its own processes. None of these files makes the kernel
 walk. At most `MOST_READS` cgroups are looked at, and `MOST_ROWS` of those with a limit are kept:
-the fullest.
+the fullest. A cgroup without a limit is looked at again only in every tenth reading: most have none
+and never get one.
 
 >>> parse(Files("40M", "8192", "low 0\\nmax 7\\noom 1\\noom_kill 1\\n"), "/a")
 Traceback (most recent call last):
@@ -34,6 +35,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -48,6 +50,8 @@ from sexton.sources.registry import source
 PATH = "/sys/fs/cgroup/**/memory.max"
 MOST_READS = 2_000
 MOST_ROWS = 300
+#: Readings after which every cgroup is looked at again.
+_LOOK_AGAIN = 10
 #: Limit, use, events, and (v1) how often the limit was reached.
 _V2 = ("memory.max", "memory.current", "memory.events", "")
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control", "memory.failcnt")
@@ -98,26 +102,40 @@ def _number(content: str, path: str) -> int:
 class Limits(MemoryReading):
     """A row per cgroup that has a limit."""
 
+    _readings = 0
+
+    @cached_property
+    def _unlimited(self) -> set[tuple[str, int]]:
+        """Path and inode of cgroups without a limit."""
+        return set()
+
     def collect(self) -> Iterator[CgroupMemory]:
         top = mount_point(self._layout, PATH)
         _, walked = census.recent(self._host, self._layout)
         names = _V2 if self._layout.version == 2 else _V1
-        below = (path for path, _, _ in walked.kept if path != "/")
+        if self._readings % _LOOK_AGAIN == 0:
+            self._unlimited.clear()
+        self._readings += 1
+        below = ((path, inode) for path, inode, _ in walked.kept if path != "/")
         found = self._rows(top, islice(below, MOST_READS), names)
         fullest = sorted(found, key=lambda row: -row.used_bytes / max(row.limit_bytes, 1))
         return iter(fullest[:MOST_ROWS])
 
     def _rows(
-        self, top: str, paths: Iterator[str], names: tuple[str, ...]
+        self, top: str, below: Iterator[tuple[str, int]], names: tuple[str, ...]
     ) -> Iterator[CgroupMemory]:
         seen = anything = False
-        for path in paths:
+        for path, inode in below:
             anything = True
+            if (path, inode) in self._unlimited:
+                seen = True
+                continue
             place = f"{top}{path}"
             try:
                 limit = text(self._files, f"{place}/{names[0]}")
                 seen = True
                 if _limit(limit, path) is None:
+                    self._unlimited.add((path, inode))
                     continue
                 used, events = (text(self._files, f"{place}/{name}") for name in names[1:3])
                 failcnt = text(self._files, f"{place}/{names[3]}") if names[3] else None

@@ -124,6 +124,7 @@ class Machine:
                     "about": f"made up for a test of {self.name}",
                     "series": series,
                     "levels": [-1, 12] if kind == "stacks" else [0, 12],
+                    "limit": 90 if kind == "heat" else None,
                     "most_tiles": 1 if kind == "heat" else 8,
                 }
             )

@@ -1,14 +1,14 @@
 """Cgroups die in a loop under one parent: a container or a job is recreated again and again.
 
 **What is seen.** How many cgroups were removed per second, by parent and by what their names have
-in common (`docker/<64 digits>`, `run-*`), whether each was released, and whether they die by the
-clock. From tracefs if available; else from the directories of two counts, which is a lower bound
-and labelled as one.
+in common (`docker/<64 digits>`, `run-*`), whether each was released, and whether they are removed
+at regular intervals. From tracefs if available; else from the directories of two counts, which is a
+lower bound and labelled as one.
 
 **Why it hurts.** An agent that recreates its container forever shows no restart in systemd
 (`NRestarts` stays 0), but leaves a dying memory cgroup each time if something pins it.
 
-**What would make it wrong.** A build machine, a cron host or a shell farm creates and removes
+**What would make it wrong.** A build machine, a cron host or a shell server creates and removes
 cgroups all day; as long as the kernel releases them that is ordinary and not reported. Page
 cache holds some of them for a while: left at irregular times on a node with few dying ones, that is
 worth a line and no more. A lost trace event may hide a release, so as many as were lost are not
@@ -66,7 +66,7 @@ def _find_creator(finding: Finding, window: Window) -> list[Step]:
     known = seen.families if seen is not None else ()
     if not any(name.container and printable(name.path) in places for name in known):
         return []
-    why = "which container comes back; stop whatever recreates it"
+    why = "find out which container comes back; stop whatever recreates it"
     return [Step("crictl ps -a 2>/dev/null || docker ps -a", why, READS)]
 
 
@@ -104,12 +104,13 @@ def detect(window: Window) -> Finding:
     worst = looping[0].family
     others = f" (and {len(looping) - 1} more like it)" if len(looping) > 1 else ""
     kind = worst.container or "cgroup"
+    were = "was" if worst.deaths == 1 else "were"
     return Finding(
         NAME,
         Verdict.PRESENT,
         looping[0].severity,
-        f"{count(worst.deaths, kind)} died as {worst.shown} in {seconds(seen.seconds)},"
-        f" {looping[0].why}{others}",
+        f"{count(worst.deaths, kind)} matching {worst.shown} {were} removed in"
+        f" {seconds(seen.seconds)}, {looping[0].why}{others}",
         entities={
             "cgroup": names([*(item.path for item in shown), *(item.exact for item in shown)]),
             "unit": names(family.unit for family in shown),
@@ -154,7 +155,7 @@ def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
         # Their owner is unknown: a container is suspect, others only if many are dying already.
         many = dying is not None and dying >= MANY.value
         severity = Severity.WARNING if family.container or many else Severity.INFO
-        return _Loop(family, f"while the dead grew by {moved.by:,}", severity)
+        return _Loop(family, f"while dying cgroups grew by {moved.by:,}", severity)
     regular = family.regular(BY_THE_CLOCK.value / 100)
     sure = confirms(growth(window), len(seen.traced.unreleased))
     kept = family.kept if sure else family.kept - seen.traced.lost
@@ -184,8 +185,8 @@ def _overall(seen: Churn) -> Evidence:
     bound = "" if seen.traced else "at least "
     rate = seen.deaths / seen.seconds
     return Evidence(
-        "cgroups created and removed" + (" (a lower bound)" if bound else ""),
-        f"{bound}{seen.births:,} created, {seen.deaths:,} removed in {seconds(seen.seconds)}",
+        "cgroups removed" + (" (a lower bound)" if bound else ""),
+        f"{bound}{seen.deaths:,} removed ({seen.births:,} created) in {seconds(seen.seconds)}",
         "any number, if released",
         "cgroups",
         "tracefs cgroup events" if seen.traced else "directories' inodes, two counts or more",
@@ -205,7 +206,7 @@ def _of(seen: Churn, family: Family) -> Evidence:
         value += f"; {seen.traced.lost:,} events lost" if seen.traced.lost else ""
     kind = f" ({family.container})" if family.container else ""
     return Evidence(
-        f"deaths of {family.shown}{kind}",
+        f"removals of {family.shown}{kind}",
         value,
         f"< {OFTEN.value} a second, or released",
         "cgroups",

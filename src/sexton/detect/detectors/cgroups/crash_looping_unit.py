@@ -129,7 +129,8 @@ def _stop(finding: Finding, _window: Window) -> list[Step]:
     """Read its log, then stop it; units that a node cannot run without are never stopped."""
     steps = []
     for unit in finding.entities.get("unit", ())[:3]:
-        log = Step(f"journalctl -u {quote(unit)} -n 50", f"why {unit} dies", "none: reads the log")
+        why = f"find out why {unit} dies"
+        log = Step(f"journalctl -u {quote(unit)} -n 50", why, "none (reads the log)")
         if (needed_for := protected(unit)) is not None:
             steps.append(Step(log.do, f"{log.why}; do not disable it: {needed_for}", log.risk))
             continue

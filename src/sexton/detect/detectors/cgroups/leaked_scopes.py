@@ -78,7 +78,7 @@ class _Group(NamedTuple):
     answers={"cgroup": 3},
     advice=look(
         "loginctl list-sessions | grep closing",
-        "which sessions do not close; end them with loginctl terminate-session",
+        "see which sessions do not close; end them with loginctl terminate-session",
     ),
     treated_by_plan=True,
 )
@@ -178,7 +178,7 @@ def _judge(
     every = sum(group.number for group in scopes)
     most = scopes[0] if scopes else None
     if idle is not None and idle >= EMPTY.value:
-        text = f"{count(idle, 'scope')} without any process, of {every:,}"
+        text = f"{idle:,} of {count(every, 'scope')} have no processes"
         return (Severity.CRITICAL if idle >= FULL.value or refusing else Severity.WARNING), text
     if refusing and every >= CROWD.value:
         return Severity.CRITICAL, f"{every:,} scopes, and logind refuses further sessions"

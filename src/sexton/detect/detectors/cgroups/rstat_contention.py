@@ -8,7 +8,7 @@ cores were busy in the kernel at the same time, there was no contention.
 
 **Why it hurts.** Since 4.18 cgroups keep their counters per core and add them up when they are
 read; there is one lock per machine (or per controller) for that. Readers of `memory.stat`
-on many cores, reclaim and the dirty throttling queue up there, each with its core at 100 % in the
+on many cores, reclaim and dirty throttling queue up there, each with its core at 100 % in the
 kernel. One reader alone that takes long is a different problem: *slow_memcg_stats*.
 
 **What would make it wrong.** One core that flushes is the ordinary price of reading statistics.
@@ -36,7 +36,7 @@ from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE, held_
 from sexton.detect.families import is_rstat, is_spinning
 from sexton.detect.findings import AGAIN, absent, not_applicable, reason, unknown
 from sexton.detect.registry import Threshold, detector
-from sexton.detect.runs import Run, runs
+from sexton.detect.runs import StepRun, step_runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
@@ -98,7 +98,7 @@ def detect(window: Window) -> Finding:
         return _without_stacks(window)
     every = _seconds(stacks)
     several = [len(second.cores) >= SEVERAL.value for second in every]
-    found = runs(every, several, LASTING.value)
+    found = step_runs(every, several, LASTING.value)
     if not found:
         return _none(stacks)
     return _contended(window, max(found, key=_samples))
@@ -158,7 +158,7 @@ def _seconds(stacks: Caught) -> list[_Second]:
     ]
 
 
-def _samples(run: Run[_Second]) -> int:
+def _samples(run: StepRun[_Second]) -> int:
     return sum(step.cores.total() for step in run.steps)
 
 
@@ -173,7 +173,7 @@ def _none(stacks: Caught) -> Finding:
     return absent(NAME, summary, _flushing(stacks))
 
 
-def _contended(window: Window, run: Run[_Second]) -> Finding:
+def _contended(window: Window, run: StepRun[_Second]) -> Finding:
     span = run.start, run.end
     stacks = caught(window, is_rstat, span)
     assert stacks is not None

@@ -104,7 +104,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
             Step(
                 "sudo sexton zombies --watch",
                 "names their owners as they die; stop those, then reclaim on their parent",
-                "none: follows events",
+                "none (follows events)",
             )
         ]
     if census[0].version == 2:
@@ -113,9 +113,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
     else:
         order = f"echo 0 > {quote(printable(parent + '/memory.force_empty'))}"
         command = f"timeout 5 sh -c {quote(order)}"
-        risk = (
-            "reclaims live siblings' cache too; some 0.3 ms of one core per zombie it cannot free"
-        )
+        risk = "reclaims live siblings' cache too; about 0.3 ms of CPU per zombie it cannot free"
     what = f"once the source is stopped: frees zombies held by page cache under {printable(path)}"
     what += " (those held by files on tmpfs go when the files are deleted)"
     return [Step(command, what, risk)]
@@ -401,8 +399,9 @@ def _summary(
     found, nameless = whose
     text = f"{census.dying:,} dying memory cgroups{_where(census)} (not zombie processes)"
     text += f", {_live(census)}"
-    if draining and moved is not None:
-        return f"{text}; draining by itself, {-moved.last_step_percent_s:.0f} % a second"
+    step = None if moved is None else moved.last_step_percent_s
+    if draining and step is not None:
+        return f"{text}; draining by itself, {-step:.0f} % a second"
     named = next((owner for owner in found if owner.dying is not None), None)
     if named is not None:
         # Restarts show how many there should be, not which ones they are.

@@ -36,7 +36,7 @@ or the job.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,8 +58,8 @@ from sexton.series.catalogue import READY_TASKS
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.load import Means, Queues, Stretch, high, queues, threads
 from sexton.series.meter import series
-from sexton.series.rates import SLACK, Series
-from sexton.series.steps import steps
+from sexton.series.rates import Series, lasts
+from sexton.series.tasks import Task, key, task_steps, used
 
 NAME = "contended_core"
 
@@ -129,14 +129,14 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     found = [
         Step(
             f"ps -eLo psr,stat,pcpu,pid,comm | awk '$1 == {core} && $2 ~ /^R/'",
-            f"which tasks share core {core}",
+            f"see which tasks share core {core}",
             READS,
         )
     ]
     task = next(iter(finding.entities.get("task", ())), "")
     pid = task.rpartition("[")[2].rstrip("]").partition("/")[0]
     if pid.isdecimal():
-        found.append(Step(f"taskset -acp {pid}", f"which cores {task} may use", READS))
+        found.append(Step(f"taskset -acp {pid}", f"see which cores {task} may use", READS))
     return found
 
 
@@ -157,7 +157,7 @@ def detect(window: Window) -> Finding:
         what = "two readings of /proc/stat"
         return too_few_readings(NAME, "one reading does not show how long tasks waited", what)
     watched = float(cores.end[-1] - cores.start[0])
-    short = watched < LASTING.value * SLACK
+    short = not lasts(watched, LASTING.value)
     lasting = watched if short else LASTING.value
     found = queues(window, CROWDED.value, lasting)
     if found is None:
@@ -184,7 +184,7 @@ def detect(window: Window) -> Finding:
 def _lacking(window: Window) -> tuple[Missing, ...]:
     if not window.read(ReadyTasks) and not window.read(RunQueue):
         what = "the number of runnable tasks, or /proc/schedstat"
-        return (Missing(what, "sudo sexton record  # older versions did not"),)
+        return (Missing(what, "sudo sexton record  # not recorded by older versions"),)
     if not window.read(Process) and not window.read(RunQueue):
         return unread(window, Process)
     return (Missing("two readings of each core", AGAIN),)
@@ -316,30 +316,22 @@ def _summary(
 def _ready(window: Window, over: Stretch, cores: Collection[int]) -> list[_Task]:
     """Tasks that were ready on these cores, those with the most CPU time first."""
     read = threads(window, over.start, min(over.end, over.start + CLOSE_S))
-    used: dict[Hashable, float] = defaultdict(float)
-    spent: dict[Hashable, float] = defaultdict(float)
-    for task, step in steps(read, _name):
-        used[task] += ((step.delta("user_ms") or 0) + (step.delta("system_ms") or 0)) / 10
-        spent[task] += step.seconds
-    seen: dict[Hashable, list[Thread]] = defaultdict(list)
+    ran = used(task_steps(read))
+    seen: dict[Task, list[Thread]] = defaultdict(list)
     for batch in read:
         for row in batch.rows:
-            seen[_name(row)].append(row)
+            seen[key(row)].append(row)
     found = []
     for task, rows in seen.items():
         here = sum(row.cpu in cores for row in rows)
         ready = 100 * sum(row.state == "R" for row in rows) / len(rows)
-        if len(rows) < _READINGS or 2 * here < len(rows) or ready < READY.value or not spent[task]:
+        if len(rows) < _READINGS or 2 * here < len(rows) or ready < READY.value or task not in ran:
             continue
         last = rows[-1]
         name = thread_name(last.pid, last.tid, last.comm)
-        percent = used[task] / spent[task]
+        percent = ran[task].percent
         found.append(_Task(name, last.comm, last.pid, percent, ready, here == len(rows)))
     return sorted(found, key=lambda task: (-task.percent, task.name))
-
-
-def _name(row: Thread) -> tuple[int, int, int]:
-    return row.pid, row.tid, row.start_ms
 
 
 def _programs(tasks: Sequence[_Task]) -> list[_Program]:

@@ -52,8 +52,8 @@ from sexton.series.catalogue import PRESSURE
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.load import Stretch, Waiting, across, high, highest, lapses, waiting
 from sexton.series.meter import series
-from sexton.series.rates import SLACK, Born, steps_of
-from sexton.series.steps import steps
+from sexton.series.rates import Born, lasts, percent_of, steps_of
+from sexton.series.tasks import Task, key, task_steps, used
 
 NAME = "cpu_pressure"
 
@@ -105,7 +105,8 @@ def _ruled_out(window: Window) -> str:
 
 def _look(finding: Finding, _window: Window) -> list[Step]:
     units = finding.entities.get("unit", ())
-    found = [Step("ps -eo pcpu,ni,pid,comm --sort -pcpu | head", "who uses the cores", READS)]
+    why = "see which processes use the cores"
+    found = [Step("ps -eo pcpu,ni,pid,comm --sort -pcpu | head", why, READS)]
     if units:
         found.append(
             Step(
@@ -137,7 +138,7 @@ def detect(window: Window) -> Finding:
         what = "two readings of /proc/stat"
         return too_few_readings(NAME, "one reading does not show who waited", what)
     watched = float(cores.end[-1] - cores.start[0])
-    short = watched < LASTING.value * SLACK
+    short = not lasts(watched, LASTING.value)
     lasting = watched if short else LASTING.value
     if found is not None:
         limit = GRAVE if short else CROWDED
@@ -147,7 +148,7 @@ def detect(window: Window) -> Finding:
     else:
         uncounted = tuple(missing(window.why_missing(kind)) for kind in (ReadyTasks, Pressure))
         return unknown(NAME, "nothing counts the tasks that wait for a core", uncounted)
-    full = [stretch for stretch in crowded if stretch.seconds >= BRIEF.value * SLACK]
+    full = [stretch for stretch in crowded if lasts(stretch.seconds, BRIEF.value)]
     full = [stretch for stretch in full if _busy(cores, stretch) >= FULL.value]
     if not full:
         lost = lapses(window, STALLED.value, LASTING.value)
@@ -183,8 +184,8 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
     waiters = _waiters(tasks, noisy)
     severity = Severity.INFO
     if found is not None:
-        lasts = worst.seconds >= LASTING.value * SLACK
-        severity = Severity.CRITICAL if worst.mean >= GRAVE.value and lasts else Severity.WARNING
+        grave = worst.mean >= GRAVE.value and lasts(worst.seconds, LASTING.value)
+        severity = Severity.CRITICAL if grave else Severity.WARNING
     evidence = [_how_many(worst, found), *_psi(window, worst)]
     evidence.append(_busy_evidence(_busy(cores, worst), duration(worst.seconds)))
     evidence += [_used(user) for user in users[:_SHOWN]]
@@ -279,28 +280,19 @@ def _accounted(users: Sequence[_User]) -> float:
 def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
     """Processes over a span: their CPU time, and the share of readings in which they were ready."""
     read = window.between(Process, *span) if window.read(Process) else ()
-    used: dict[tuple[int, int], float] = defaultdict(float)
-    spent: dict[tuple[int, int], float] = defaultdict(float)
-    for _, step in steps(read, lambda row: (row.pid, row.start_ms)):
-        task = (step.after.pid, step.after.start_ms)
-        used[task] += ((step.delta("user_ms") or 0) + (step.delta("system_ms") or 0)) / 10
-        spent[task] += step.seconds
-    ready: dict[tuple[int, int], int] = defaultdict(int)
-    comms: dict[tuple[int, int], str] = {}
+    ready: dict[Task, int] = defaultdict(int)
     for batch in read:
         for row in batch.rows:
-            comms[row.pid, row.start_ms] = row.comm
-            ready[row.pid, row.start_ms] += row.state == "R"
+            ready[key(row)] += row.state == "R"
     enough = len(read) >= _READINGS
     return [
         _Task(
-            f"{comms[task]}[{task[0]}]",
-            comms[task],
-            amount / spent[task],
+            f"{mine.row.comm}[{mine.row.pid}]",
+            mine.row.comm,
+            mine.percent,
             100 * ready[task] / len(read) if enough else 0.0,
         )
-        for task, amount in used.items()
-        if spent[task] > 0
+        for task, mine in used(task_steps(read)).items()
     ]
 
 
@@ -345,7 +337,7 @@ def _users(
     made = [
         _User(
             name,
-            amount / seconds / 1e4,
+            percent_of(amount / 1e3, seconds),
             min(100 * amount / total, 100.0) * inside,
             places[name],
             unit_of(places[name]),
@@ -397,7 +389,7 @@ def _stalled(window: Window, span: tuple[float, float]) -> list[tuple[str, float
     spent = covered[1] - covered[0]
     if spent <= 0:
         return []
-    found = [(path, min(waits[path] / spent / 1e4, 100.0)) for path in _leaves(waits)]
+    found = [(path, min(percent_of(waits[path] / 1e3, spent), 100.0)) for path in _leaves(waits)]
     return sorted((pair for pair in found if pair[1] >= READY.value), key=lambda pair: -pair[1])
 
 

@@ -62,7 +62,7 @@ def _ruled_out(window: Window) -> str:
     about=("core",),
     answers={"core": 6},
     ruled_out=_ruled_out,
-    advice=look("mpstat -P ALL 1 10", "is it still happening? %steal by core"),
+    advice=look("mpstat -P ALL 1 10", "see whether it goes on: %steal by core"),
 )
 def detect(window: Window) -> Finding:
     """The core that was taken away most, and all others above the limit."""

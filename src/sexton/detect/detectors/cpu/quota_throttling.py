@@ -34,7 +34,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.counters import moved
 from sexton.detect.detectors.memory.memory_pressure import SHORTAGE
 from sexton.detect.findings import absent, and_more, names, not_applicable, too_few_readings
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
@@ -47,7 +46,7 @@ from sexton.model.rows.unit import Unit
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import SLACK, Born, Stepper, Steps, steps_of, stretches, sums
+from sexton.series.rates import Born, Stepper, Steps, lasts, steps_of, stretches, sums, totals_in
 
 NAME = "quota_throttling"
 
@@ -110,12 +109,12 @@ class _Stretch(NamedTuple):
 
     @property
     def hurts(self) -> bool:
-        lasts = self.seconds >= LASTING.value * SLACK
-        return lasts and self.share >= MOSTLY.value and self.stopped >= STOPPED.value
+        long = lasts(self.seconds, LASTING.value)
+        return long and self.share >= MOSTLY.value and self.stopped >= STOPPED.value
 
 
 def _ruled_out(window: Window) -> str:
-    counters = moved(window, CgroupThrottle, "throttled")
+    counters = totals_in(window, CgroupThrottle, "throttled")
     if counters is None:
         return ""
     throttled = {thing: counter["throttled"] for thing, counter in counters.items()}
@@ -127,7 +126,7 @@ def _ruled_out(window: Window) -> str:
 
 def _look(finding: Finding, window: Window) -> list[Step]:
     units = finding.entities.get("unit", ())
-    why = "how much CPU it may use; raise the quota, or run fewer threads"
+    why = "see its CPU quota; raise it, or run fewer threads"
     if units:
         return [Step(f"systemctl show -p CPUQuotaPerSecUSec {quote(units[0])}", why, READS)]
     path = next(iter(finding.entities.get("cgroup", ())), "")

@@ -2,8 +2,8 @@
 
 **What is seen.** A core busy for nine tenths of the time and more, seconds in a row
 (`/proc/stat`), and the one thread whose CPU time accounts for it has a realtime policy, FIFO, RR or
-DEADLINE (`/proc/PID/task/TID/stat`, fields 40 and 41). In user mode such a core looks like honest
-work everywhere else.
+DEADLINE (`/proc/PID/task/TID/stat`, fields 40 and 41). In user mode such a core looks like ordinary
+load in other tools.
 
 **Why it hurts.** A realtime task goes before every normal one. The kernel's own threads on that
 core wait as well: `ksoftirqd`, workers, RCU. Grace periods do not end, so whatever waits for one
@@ -18,7 +18,7 @@ inside one reading is not blamed.
 and ``mpstat -P ALL 1 10``.
 
 **What to do.** ``chrt -o -p 0 PID`` makes it a normal task at once. Then fix the program: a
-realtime loop must sleep. Bring the brake back: ``sysctl kernel.sched_rt_runtime_us=950000``.
+realtime loop must sleep. Re-enable RT throttling: ``sysctl kernel.sched_rt_runtime_us=950000``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _calm_it(finding: Finding, _window: Window) -> list[Step]:
         return []
     thread = pids[0].rpartition("/")[2]
     return [
-        Step(f"chrt -p {thread}", "its policy and priority", READS),
+        Step(f"chrt -p {thread}", "see its policy and priority", READS),
         Step(f"chrt -o -p 0 {thread}", "makes it a normal task", "low: it loses its precedence"),
     ]
 
@@ -106,7 +106,7 @@ def detect(window: Window) -> Finding:
         return unknown(NAME, what, unread(window, Thread))
     policies = window.distinct(Thread, ("pid", "tid", "policy"))
     if policies and all(policy is None for _, _, policy in policies):
-        grant = "sudo sexton record  # older versions did not"
+        grant = "sudo sexton record  # not recorded by older versions"
         lacking = Missing("the threads' scheduling policy", grant)
         return unknown(NAME, "the scheduling policy of threads was not recorded", [lacking])
     realtime = {pid for pid, _, policy in policies if policy in _POLICIES}

@@ -36,8 +36,8 @@ import numpy as np
 
 from sexton.detect.findings import AGAIN, absent, and_more, names, too_few_readings, unread
 from sexton.detect.registry import Advice, Stage, Threshold, detector
+from sexton.detect.rows_read import remembered
 from sexton.detect.stacks import hottest, on_cores, thread_name
-from sexton.detect.witness import remembered
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
@@ -45,8 +45,8 @@ from sexton.model.rows.task import Thread
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.cores import WHOLE, CoreSeries, Hold, core_series
-from sexton.series.rates import SLACK
-from sexton.series.steps import steps
+from sexton.series.rates import lasts
+from sexton.series.tasks import Task, task_steps
 
 NAME = "saturated_core"
 
@@ -86,7 +86,7 @@ def _record_stacks(finding: Finding, _window: Window) -> list[Step]:
     return [
         Step(
             f"perf record -C {core} -g -- sleep 10 && perf report --stdio | head -50",
-            f"which kernel function holds core {core}",
+            f"find the kernel function that holds core {core}",
             "negligible: samples one core",
         )
     ]
@@ -117,14 +117,14 @@ def detect(window: Window) -> Finding:
     """The longest time any core was held in the kernel."""
     batches = window.bounds_of(CoreTimes)
     watched = batches[1] - batches[0] if batches is not None else 0.0
-    if watched < HELD.value * SLACK:
+    if not lasts(watched, HELD.value):
         what = f"readings at least {HELD.value:.0f} s apart"
         summary = f"{duration(watched)} of readings cannot separate a stall from a spike"
         return too_few_readings(NAME, summary, what)
     series = core_series(window)
     if series is None or np.isnan(series.system).all():
         what = "two readings of one core in order"
-        return too_few_readings(NAME, "every core's counters went backwards", what)
+        return too_few_readings(NAME, "every core's counters went backwards or lost ticks", what)
     held = sorted(holds(window), key=lambda hold: -hold.seconds)
     return _held(held, window) if held else _calm(series, watched)
 
@@ -144,7 +144,7 @@ def held_meanwhile(
     start, end = span[0] - _AROUND_S, span[1] + _AROUND_S
     found: dict[int, Hold] = {}
     for hold in holds(window):
-        if hold.core in cores and hold.overlap(start, end) >= HELD.value * SLACK:
+        if hold.core in cores and lasts(hold.overlap(start, end), HELD.value):
             found[hold.core] = max(found.get(hold.core, hold), hold, key=lambda one: one.seconds)
     return found
 
@@ -176,7 +176,7 @@ def _calm(series: CoreSeries, watched: float) -> Finding:
         f"the stall was outside these {duration(watched)}",
     )
     core = f"core {series.cores[row]}, {share:.0f} % over {duration(lasted)}"
-    return absent(NAME, f"no core held in the kernel; busiest there: {core}", [worst], lacking)
+    return absent(NAME, f"no core held in the kernel; peak: {core}", [worst], lacking)
 
 
 def _held(held: Sequence[Hold], window: Window) -> Finding:
@@ -197,7 +197,7 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
         evidence.append(_function(worst.core, *function))
     lacking = unread(window, Thread)
     if threads and worst.core not in blamed:
-        what = f"no single thread accounts for core {worst.core}"
+        what = f"which thread held core {worst.core} (no single one accounts for it)"
         lacking = (Missing(what, f"sudo perf top -g -C {worst.core}"),)
     by = f" by {blamed[worst.core].name}" if worst.core in blamed else ""
     where = "in softirq" if worst.is_softirq else "in the kernel"
@@ -291,28 +291,25 @@ def blame(held: Mapping[int, Hold], window: Window) -> dict[int, Blame]:
     """
     blamed = {}
     for core, hold in held.items():
-        spent: dict[tuple[int, int], float] = defaultdict(float)
-        seen: dict[tuple[int, int], float] = defaultdict(float)
-        rows: dict[tuple[int, int], Thread] = {}
-        read = window.between(Thread, hold.start, hold.end)
-        for _, step in steps(read, lambda row: (row.pid, row.tid, row.start_ms)):
-            if core not in (step.before.cpu, step.after.cpu):
+        spent: dict[Task, float] = defaultdict(float)
+        seen: dict[Task, float] = defaultdict(float)
+        rows: dict[Task, Thread] = {}
+        for step in task_steps(window.between(Thread, hold.start, hold.end)):
+            cores = {row.cpu for row in (step.before, step.row) if row is not None}
+            if core not in cores:
                 continue
-            overlap = min(step.end_mono, hold.end) - max(step.start_mono, hold.start)
+            overlap = min(step.end, hold.end) - max(step.start, hold.start)
             if overlap <= 0:
                 continue
-            task = (step.after.pid, step.after.tid)
-            used = ((step.delta("user_ms") or 0) + (step.delta("system_ms") or 0)) / 1000
             # A thread that came or went inside the step spent an unknown part of it here.
-            here = 1.0 if step.before.cpu == step.after.cpu else 0.5
-            spent[task] += min(used * here, overlap)
-            seen[task] += overlap
-            rows[task] = step.after
+            spent[step.task] += min(step.amount / 1000 / len(cores), overlap)
+            seen[step.task] += overlap
+            rows[step.task] = step.row
         if not spent:
             continue
-        task = max(spent, key=lambda pair: spent[pair])
+        task = max(spent, key=lambda one: spent[one])
         share = min(100 * spent[task] / seen[task], 100.0)
-        enough = BLAME.value / 100 * hold.shares.seconds * SLACK
-        if share >= BLAME.value and seen[task] >= enough:
+        enough = lasts(seen[task], BLAME.value / 100 * hold.shares.seconds)
+        if share >= BLAME.value and enough:
             blamed[core] = Blame(rows[task], share)
     return blamed

@@ -52,7 +52,7 @@ _SOURCE = "clock_gettime(2)"
     story="The clock was set",
     lanes=("events",),
     answers={"job": 11},
-    advice=look("chronyc tracking; timedatectl", "who sets the clock, and how far off it is"),
+    advice=look("chronyc tracking; timedatectl", "see what sets the clock, and how far off it is"),
 )
 def detect(window: Window) -> Finding:
     """How far the wall clock moved, and when."""

@@ -94,7 +94,7 @@ def _ruled_out(window: Window) -> str:
 def _look(finding: Finding, _window: Window) -> list[Step]:
     bus = next(iter(finding.entities.get("gpu", ())), "")
     command = "dmesg -T | grep -E 'NVRM|SXid|amdgpu'"
-    return [Step(command, f"everything the driver logged about {bus or 'the GPUs'}", READS)]
+    return [Step(command, f"see everything the driver logged about {bus or 'the GPUs'}", READS)]
 
 
 @detector(

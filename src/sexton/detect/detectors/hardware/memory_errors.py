@@ -34,7 +34,6 @@ from functools import partial
 from typing import NamedTuple
 
 from sexton.detect import kernel_log
-from sexton.detect.counters import moved
 from sexton.detect.faults import Fault, Judged, Report, faults, none_logged, present
 from sexton.detect.findings import absent, and_more, names, unknown
 from sexton.detect.kernel_log import DAY_S, Line
@@ -44,6 +43,7 @@ from sexton.model.rows.hardware import MemoryModule
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+from sexton.series.rates import totals_in
 
 NAME = "memory_errors"
 
@@ -96,7 +96,7 @@ def _ruled_out(window: Window) -> str:
     ruled_out=_ruled_out,
     advice=look(
         f"grep . {_EDAC}/mc*/dimm*/dimm_label {_EDAC}/mc*/dimm*/dimm_[cu]e_count",
-        "which module it is, and whether its count grows",
+        "see which module it is, and whether its count grows",
     ),
 )
 def detect(window: Window) -> Finding:
@@ -190,7 +190,7 @@ def _task(line: Line) -> str:
 
 
 def _counted(window: Window) -> list[_Counted]:
-    over = moved(window, MemoryModule, "corrected", "uncorrected") or {}
+    over = totals_in(window, MemoryModule, "corrected", "uncorrected") or {}
     found = []
     for row in window.latest(MemoryModule) or ():
         mine = over.get((row.controller, row.label), {})

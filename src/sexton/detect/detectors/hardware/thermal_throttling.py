@@ -26,7 +26,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sexton.detect import kernel_log
-from sexton.detect.counters import moved
 from sexton.detect.faults import Fault, Judged, Report, faults, none_logged, present
 from sexton.detect.findings import absent, and_more, names, unknown
 from sexton.detect.kernel_log import Line
@@ -36,6 +35,7 @@ from sexton.model.rows.hardware import CoreThrottle
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+from sexton.series.rates import percent_of, totals_in
 
 NAME = "thermal_throttling"
 
@@ -73,7 +73,7 @@ def _ruled_out(window: Window) -> str:
     about=("core",),
     answers={"core": 8, "job": 12},
     ruled_out=_ruled_out,
-    advice=look("turbostat --quiet --num_iterations 5", "temperature and clock by core"),
+    advice=look("turbostat --quiet --num_iterations 5", "see temperature and clock by core"),
 )
 def detect(window: Window) -> Finding:
     """Which cores were slowed down, and for how much of the time."""
@@ -100,14 +100,14 @@ def detect(window: Window) -> Finding:
 
 
 def _counted(window: Window) -> list[_Hot] | None:
-    over = moved(window, CoreThrottle, *_FIELDS)
+    over = totals_in(window, CoreThrottle, *_FIELDS)
     if over is None:
         return None
     found = []
     for (core, *_), mine in over.items():
         events = max(mine.get("core_events", 0.0), mine.get("package_events", 0.0))
         times = [mine[name] for name in ("core_ms", "package_ms") if name in mine]
-        share = max(times) / 10 / window.seconds if times and window.seconds else None
+        share = percent_of(max(times), window.seconds) if times and window.seconds else None
         found.append(_Hot(int(str(core)), events, share))
     return sorted(found, key=lambda item: (-(item.share or 0.0), -item.events, item.core))
 

@@ -41,7 +41,7 @@ from sexton.detect.detectors.memory.memory_pressure import HURTS, LASTS
 from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
 from sexton.detect.findings import absent, missing, names, too_few_readings, unknown
 from sexton.detect.registry import Threshold, detector
-from sexton.detect.runs import Run, runs
+from sexton.detect.runs import StepRun, step_runs
 from sexton.detect.stacks import SLACK_S, Caught, caught, cgroups_of, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.memory import Pressure, VmCounter
@@ -69,7 +69,7 @@ ORDERED = "reclaim on request"
 WITH_STACKS = "sudo sexton diagnose --stacks"
 _SHOWN = 8
 #: Whether to leave a stretch out.
-_Skip = Callable[[Run[PagingStep]], bool]
+_Skip = Callable[[StepRun[PagingStep]], bool]
 
 
 class _Seen(NamedTuple):
@@ -77,7 +77,7 @@ class _Seen(NamedTuple):
     was requested (`ordered`)."""
 
     window: Window
-    run: Run[PagingStep] | None
+    run: StepRun[PagingStep] | None
     stalled: float
     stacks: Caught | None
     ordered: bool = False
@@ -162,7 +162,7 @@ def _on_order(window: Window) -> _Skip:
         elif is_direct_reclaim(row.frames):
             every[row.second_mono] += row.samples
 
-    def mostly(run: Run[PagingStep]) -> bool:
+    def mostly(run: StepRun[PagingStep]) -> bool:
         inside = [second for second in every if run.start - SLACK_S < second < run.end]
         return 2 * sum(ordered[second] for second in inside) > sum(
             every[second] for second in inside
@@ -172,15 +172,15 @@ def _on_order(window: Window) -> _Skip:
 
 
 def worst(
-    moved: PagingSteps, stalls: Sequence[Run[pressure.Stall]], aside: _Skip = lambda _: False
-) -> tuple[Run[PagingStep] | None, float]:
+    moved: PagingSteps, stalls: Sequence[StepRun[pressure.Stall]], aside: _Skip = lambda _: False
+) -> tuple[StepRun[PagingStep] | None, float]:
     """The stretch with most stalled seconds, else with most pages; and its stalled seconds.
 
     Too few stalled seconds to hurt count as none; stretches for which `aside` holds are left out.
     """
-    best: tuple[float, int, Run[PagingStep]] | None = None
+    best: tuple[float, int, StepRun[PagingStep]] | None = None
     above = moved.by_tasks >= NOTED.value * (moved.end - moved.start)
-    for run in runs(moved, above, LASTING.value):
+    for run in step_runs(moved, above, LASTING.value):
         if aside(run):
             continue
         stalled = memory_pressure.stalled_seconds(run, stalls)
@@ -204,7 +204,7 @@ def _none(found: Sequence[Reading], stacks: Caught | None) -> Finding:
     summary = "no direct reclaim"
     if pages:
         summary = f"tasks scanned {count(pages, 'page')} themselves in {duration(whole.seconds)}"
-    evidence = [_scanned(whole), *_stalls(whole)]
+    evidence = [*_scanned(whole), *_stalls(whole)]
     if stacks is not None:
         evidence.append(_samples(stacks, "direct reclaim"))
     uncounted = Missing("this kernel does not count what cgroups at their limit scan", WITH_STACKS)
@@ -217,7 +217,7 @@ def _reclaiming(seen: _Seen, found: Readings) -> Finding:
     evidence = []
     if seen.run is not None:
         moved = paging.between(_at(found, start), _at(found, end))
-        evidence += [_scanned(moved), *_freed(moved), *_stalls(moved)]
+        evidence += [*_scanned(moved), *_freed(moved), *_stalls(moved)]
     level = pressure.over(pressure.levels(window), start, end)
     pressed = [] if level is None else [_pressed(level)]
     entities: dict[str, tuple[str, ...]] = {}
@@ -272,13 +272,13 @@ def _summary(seen: _Seen, level: pressure.Stall | None) -> str:
         samples = count(seen.stacks.samples, "sample")
         them = "were caught freeing memory themselves" if also else "was caught freeing memory"
         return f"{who or 'a task'} {them} in {samples}"
-    pages = sum(step.by_tasks or 0 for step in seen.run.steps) / seen.run.seconds
+    pages = paging.tasks_rate(seen.run.steps) or 0.0
     what = f"{pages:,.0f} pages/s scanned in direct reclaim for {duration(seen.run.seconds)}"
     caught_long = seen.held is not None and seen.held[1] >= CAUGHT_FOR.value
     if seen.held is not None and caught_long:
         what += f"; {seen.held[0]} was in it for {count(seen.held[1], 'second')}"
     elif who:
-        what += f", {who} among them"
+        what += f", in part by {who}"
     if seen.stalled:
         return f"{what}; tasks waited for memory {level.some if level else 0.0:.0f} % of the time"
     return what if caught_long else f"{what}; no task is seen to stall"
@@ -293,21 +293,25 @@ def _lacking(window: Window, stacks: Caught | None) -> list[Missing]:
     return lacking
 
 
-def _scanned(moved: PagingStep) -> Evidence:
-    pages = (moved.by_tasks or 0) / moved.seconds
+def _scanned(moved: PagingStep) -> list[Evidence]:
+    pages = moved.tasks_rate
+    if pages is None:
+        return []
     machine = moved.rate("direct")
     split = ""
     if "every" in moved.moved and machine is not None:
         split = f" ({machine:,.0f} for the machine, {max(0, pages - machine):,.0f} for cgroups)"
-    return Evidence(
-        "pages scanned in direct reclaim",
-        f"{pages:,.0f}{split}",
-        f"< {NOTED.value:,.0f}",
-        f"pages/s over {duration(moved.seconds)}",
-        "/proc/vmstat",
-        pages,
-        "a cgroup that reads more than its limit scans its own page cache at no cost",
-    )
+    return [
+        Evidence(
+            "pages scanned in direct reclaim",
+            f"{pages:,.0f}{split}",
+            f"< {NOTED.value:,.0f}",
+            f"pages/s over {duration(moved.seconds)}",
+            "/proc/vmstat",
+            pages,
+            "a cgroup that reads more than its limit scans its own page cache at no cost",
+        )
+    ]
 
 
 def _freed(moved: PagingStep) -> list[Evidence]:

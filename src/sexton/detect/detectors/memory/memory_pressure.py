@@ -36,7 +36,7 @@ import numpy as np
 from sexton.detect.families import is_reclaim, is_shortage
 from sexton.detect.findings import AGAIN, absent, missing, unknown, unread
 from sexton.detect.registry import Threshold, detector, look
-from sexton.detect.runs import Run, runs
+from sexton.detect.runs import StepRun, step_runs
 from sexton.detect.stacks import Caught, caught, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.memory import Pressure, VmCounter
@@ -45,7 +45,7 @@ from sexton.model.window import Window
 from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, Reading, Readings
 from sexton.series.pressure import Level, Levels, Stall, Stalls
-from sexton.series.rates import SLACK
+from sexton.series.rates import lasts
 
 NAME = "memory_pressure"
 
@@ -56,7 +56,7 @@ SHORTAGE = "shortage of memory or CPU"
 #: The first look at a shortage of memory.
 BIGGEST_PROCESSES = look(
     "ps -eo rss,pid,comm --sort -rss | head",
-    "which processes use the memory; limit them, move them, or give them less work",
+    "see which processes use the memory; limit them, move them, or give them less work",
 )
 
 HURTS = Threshold(
@@ -66,7 +66,7 @@ LASTS = Threshold("stalled for", 5, "s in a row", "starting a large program stal
 NOTED = Threshold("noted", 5, "% some", "kswapd alone stays below this with a full page cache")
 NOTED_FOR = Threshold("noted for", 2, "s in a row", "a single large allocation is over by then")
 ALL_STALL = Threshold("all stalled", 5, "% full", "a twentieth of the time nothing ran at all")
-GRAVE = Threshold("grave", 40, "% full", "systemd-oomd begins to kill at 60 %, on its way there")
+GRAVE = Threshold("grave", 40, "% full", "close to the 60 % at which systemd-oomd starts to kill")
 GRAVE_FOR = Threshold("grave for", 10, "s in a row", "systemd-oomd waits 30 s, users do not")
 _THRESHOLDS = (NOTED, NOTED_FOR, HURTS, ALL_STALL, LASTS, GRAVE, GRAVE_FOR)
 
@@ -92,7 +92,7 @@ class Worst(NamedTuple):
     """The worst stretch, with the severity of the highest limit it reached; `machine` is whether
     the machine itself was short, `None` if unknown."""
 
-    run: Run[Stall]
+    run: StepRun[Stall]
     severity: Severity
     machine: bool | None = True
 
@@ -135,24 +135,24 @@ def worst_of(steps: Stalls) -> Worst | None:
         (Severity.WARNING, steps.full >= ALL_STALL.value, LASTS),
         (Severity.INFO, steps.some >= NOTED.value, NOTED_FOR),
     ):
-        if found := runs(steps, above, lasting.value):
+        if found := step_runs(steps, above, lasting.value):
             return Worst(max(found, key=_lost), severity)
     return None
 
 
-def stalled(window: Window) -> list[Run[Stall]]:
+def stalled(window: Window) -> list[StepRun[Stall]]:
     """Stretches in which tasks waited for memory long enough to hurt."""
     every = pressure.levels(window).stalls
-    return runs(every, every.some >= HURTS.value, LASTS.value)
+    return step_runs(every, every.some >= HURTS.value, LASTS.value)
 
 
-def stalled_seconds(run: Run[Any], stalls: Sequence[Run[Stall]]) -> float:
+def stalled_seconds(run: StepRun[Any], stalls: Sequence[StepRun[Stall]]) -> float:
     """Seconds of a stretch in which tasks waited for memory; 0 if too few to hurt."""
     seconds = sum(run.overlap(stall) for stall in stalls)
-    return seconds if seconds >= LASTS.value * SLACK else 0.0
+    return seconds if lasts(seconds, LASTS.value) else 0.0
 
 
-def _lost(run: Run[Stall]) -> int:
+def _lost(run: StepRun[Stall]) -> int:
     """Time lost, in whole milliseconds: the sum is the same however the stretch is cut."""
     return round(sum(step.some * step.seconds * 10 for step in run.steps))
 
@@ -240,7 +240,7 @@ def _for_cgroups(moved: PagingStep) -> Evidence | None:
     )
 
 
-def _machine_reclaims(window: Window, run: Run[Stall]) -> bool:
+def _machine_reclaims(window: Window, run: StepRun[Stall]) -> bool:
     """Do stacks show that a fair part of all reclaim was for the whole machine?"""
     stacks = caught(window, is_reclaim, (run.start, run.end))
     if stacks is None or stacks.samples < _ENOUGH:
@@ -249,7 +249,7 @@ def _machine_reclaims(window: Window, run: Run[Stall]) -> bool:
     return 100 * short >= _MACHINES * stacks.samples
 
 
-def _edges(found: Levels, run: Run[Stall]) -> tuple[Level, Level]:
+def _edges(found: Levels, run: StepRun[Stall]) -> tuple[Level, Level]:
     first, last = np.searchsorted(found.mono, (run.start, run.end)).tolist()
     return found[first], found[last]
 
@@ -264,13 +264,12 @@ def _who(stacks: Caught | None) -> dict[str, tuple[str, ...]]:
 
 
 def _summary(worst: Worst, level: Stall | None) -> str:
-    some = full = ""
+    words = f"tasks waited for memory for {duration(worst.run.seconds)}"
     if level is not None:
-        some = f" {level.some:.0f} % of"
-        full = f", all of them {level.full:.0f} %" if level.full is not None else ""
-    words = f"tasks waited for memory{some} {duration(worst.run.seconds)}{full}"
+        words = f"some task waited for memory {level.some:.0f} % of {duration(worst.run.seconds)}"
+        words += f", all tasks {level.full:.0f} %" if level.full is not None else ""
     if worst.machine is False:
-        words += "; in cgroups at their limits; the machine itself is not short"
+        words += "; only in cgroups at their limits, the machine itself has enough memory"
     if worst.machine is None:
         words += "; whether the machine or a cgroup's limit is short is unknown"
     return words

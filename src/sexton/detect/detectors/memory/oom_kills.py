@@ -34,7 +34,6 @@ from shlex import quote
 from typing import NamedTuple
 
 from sexton.detect import kernel_log
-from sexton.detect.counters import moved
 from sexton.detect.detectors.memory.memory_pressure import BIGGEST_PROCESSES
 from sexton.detect.findings import absent, names, unknown
 from sexton.detect.kernel_log import DAY_S, NO_REACH, Reach
@@ -48,6 +47,7 @@ from sexton.model.text import count, size
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging
+from sexton.series.rates import totals_in
 
 NAME = "oom_kills"
 
@@ -58,7 +58,7 @@ RECENT = Threshold(
     "time for an engineer to respond, but not so long that the node stays unhealthy all day",
 )
 NODE_RECENT = Threshold(
-    "recent for the node", DAY_S, "s", "the next peak of the day takes the next victim"
+    "recent for the node", DAY_S, "s", "the next daily peak may trigger another kill"
 )
 AGAIN = Threshold("again", 3, "kills of one cgroup", "one may be a bad input; three are a loop")
 AGAIN_S = Threshold("again within", 3600, "s", "a leak that takes hours to fill is another matter")
@@ -106,7 +106,7 @@ def _ruled_out(window: Window) -> str:
 
 def _look(finding: Finding, window: Window) -> Sequence[Step]:
     units, cgroups = finding.entities.get("unit", ()), finding.entities.get("cgroup", ())
-    why = "its limit; raise it, or find out why the program needs more"
+    why = "see its limit; raise it, or find out why the program needs more"
     if units:
         return [Step(f"systemctl show -p MemoryMax -p MemoryPeak {quote(units[0])}", why, READS)]
     census = next(iter(window.latest(CgroupCensus) or ()), None)
@@ -118,7 +118,7 @@ def _look(finding: Finding, window: Window) -> Sequence[Step]:
         place = f"{census.mount_point}{cgroups[0]}"
         return [Step(" ".join(["head", *(quote(f"{place}/{name}") for name in files)]), why, READS)]
     if cgroups:
-        words = "which processes had the memory when it was killed, and what was using it"
+        words = "see which processes had the memory when it was killed, and what was using it"
         return [Step("dmesg -T | grep -B 40 -A 2 'oom-kill:' | less", words, READS)]
     return BIGGEST_PROCESSES.steps(finding, window)
 
@@ -309,7 +309,7 @@ def _near(window: Window) -> list[Evidence]:
 
 def _unnamed(window: Window, recent: int, counted: _Counted) -> Finding:
     """The counter moved, and no log line names the process; `memory.events` may show the cgroup."""
-    counters = moved(window, CgroupMemory, "killed") or {}
+    counters = totals_in(window, CgroupMemory, "killed") or {}
     where = sorted((-mine.get("killed", 0.0), str(thing[0])) for thing, mine in counters.items())
     paths = [path for number, path in where if number < 0]
     limits = {row.path: row.limit_bytes for row in window.latest(CgroupMemory) or ()}

@@ -30,8 +30,8 @@ garbage collector. Huge pages need fewer faults for the same memory. With pressu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import chain, pairwise
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from sexton.detect.detectors.cpu import saturated_core
@@ -41,9 +41,8 @@ from sexton.detect.detectors.memory.memory_pressure import HURTS, LASTS
 from sexton.detect.families import is_fault
 from sexton.detect.findings import AGAIN, absent, missing, names, unknown, unread
 from sexton.detect.registry import Threshold, detector, look
-from sexton.detect.runs import Run, runs
+from sexton.detect.runs import StepRun, step_runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
-from sexton.model.counters import delta
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.memory import VmCounter
@@ -54,6 +53,7 @@ from sexton.model.window import Window
 from sexton.series import paging
 from sexton.series.paging import PagingStep, PagingSteps, Readings
 from sexton.series.pressure import Stall
+from sexton.series.tasks import Task, Used, task_steps, used
 
 NAME = "page_fault_storm"
 
@@ -88,25 +88,14 @@ _SHOWN = 8
 AROUND_S = 10.5
 
 
-class Faulting(NamedTuple):
-    """A process and its minor and major page faults while it was watched."""
-
-    pid: int
-    comm: str
-    minor: int
-    major: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.comm}[{self.pid}]"
+Faults = Mapping[Task, Used[Process]]
 
 
 class Tally(NamedTuple):
-    """Every process that faulted, and the seconds over which they were watched."""
+    """Minor and major page faults of every process that is known to have had some."""
 
-    processes: Sequence[Faulting]
-    start: float
-    end: float
+    minor: Faults
+    major: Faults
 
 
 def tally(window: Window, span: tuple[float, float]) -> Tally | None:
@@ -118,24 +107,13 @@ def tally(window: Window, span: tuple[float, float]) -> Tally | None:
     read = [batch for batch in window.between(Process, *span) if start <= batch.mono_s <= end]
     if len(read) < 2:
         return None
-    found: dict[tuple[int, int], Faulting] = {}
-    for before, after in pairwise(read):
-        known = {(row.pid, row.start_ms): row for row in before.rows}
-        for row in after.rows:
-            key = (row.pid, row.start_ms)
-            was = known.get(key)
-            if was is None and row.start_ms / 1000 < before.mono_s - 1:
-                continue  # it was hidden or missed: when its faults happened is unknown
-            small = delta(0 if was is None else was.minor_faults, row.minor_faults)
-            large = delta(0 if was is None else was.major_faults, row.major_faults)
-            if small or large:
-                sums = found.get(key, Faulting(row.pid, row.comm, 0, 0))
-                minor, major = sums.minor + (small or 0), sums.major + (large or 0)
-                found[key] = Faulting(row.pid, row.comm, minor, major)
-    return Tally(tuple(found.values()), read[0].mono_s, read[-1].mono_s)
+    return Tally(
+        used(task_steps(read, lambda row: row.minor_faults)),
+        used(task_steps(read, lambda row: row.major_faults)),
+    )
 
 
-def holder(window: Window, held: Finding, least: float) -> tuple[Faulting, Tally] | None:
+def holder(window: Window, held: Finding, least: float) -> tuple[Used[Process], Tally] | None:
     """The process that held a core with at least `least` minor faults a second, if any."""
     if held.start is None or held.end is None:
         return None
@@ -145,20 +123,19 @@ def holder(window: Window, held: Finding, least: float) -> tuple[Faulting, Tally
         return None
     threads = [name.rpartition("[")[2] for name in held.entities.get("task", ())]
     pids = {thread.partition("/")[0].rstrip("]") for thread in threads}
-    enough = least * (counted.end - counted.start)
     mine = [
         process
-        for process in counted.processes
-        if str(process.pid) in pids and process.minor >= enough
+        for process in counted.minor.values()
+        if str(process.row.pid) in pids and process.rate >= least
     ]
-    return (max(mine, key=lambda process: process.minor), counted) if mine else None
+    return (max(mine, key=lambda process: process.amount), counted) if mine else None
 
 
 class Storm(NamedTuple):
     """The stretch with the highest rate. `stalled` is how many of its seconds had memory pressure,
     for major faults."""
 
-    run: Run[PagingStep]
+    run: StepRun[PagingStep]
     is_major: bool
     stalled: float
 
@@ -175,7 +152,7 @@ class _Second(NamedTuple):
 class _Seen(NamedTuple):
     """A stretch, the cores it held (seconds each), and the processes that faulted."""
 
-    run: Run[PagingStep] | Run[_Second]
+    run: StepRun[PagingStep] | StepRun[_Second]
     is_major: bool
     stalled: float
     held: dict[int, float]
@@ -189,11 +166,8 @@ class _Seen(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    faults = paging.readings(window).steps.total("major")
-    edges = window.bounds_of(VmCounter)
-    if faults is None or edges is None:
-        return ""
-    return f"page faults ({faults / (edges[1] - edges[0]):.0f} major per second)"
+    faults = paging.readings(window).steps.mean("major")
+    return "" if faults is None else f"page faults ({faults:.0f} major/s)"
 
 
 def _is_major(finding: Finding) -> bool:
@@ -214,7 +188,7 @@ def _is_major(finding: Finding) -> bool:
     ruled_out=_ruled_out,
     advice=look(
         "pidstat -r 1 5",
-        "which process maps and unmaps: an allocator that returns memory at once, or a loop of "
+        "see which process maps and unmaps: an allocator that returns memory at once, or a loop of "
         "short-lived processes",
     ),
     mimics=saturated_core.NAME,
@@ -255,14 +229,14 @@ def cores_of(window: Window) -> int | None:
     return window.node.cores if window.node else None
 
 
-def worst(moved: PagingSteps, cores: int | None, stalls: Sequence[Run[Stall]]) -> Storm | None:
+def worst(moved: PagingSteps, cores: int | None, stalls: Sequence[StepRun[Stall]]) -> Storm | None:
     """Major faults under memory pressure, else the kind that is furthest above its limit."""
     best: tuple[float, float, Storm] | None = None
     for is_major, limit in ((True, MAJOR.value), (False, MINOR.value * cores if cores else None)):
         if limit is None:
             continue
         group = "major" if is_major else "faults"
-        for run in runs(moved, moved.rate(group) >= limit, LASTING.value):
+        for run in step_runs(moved, moved.rate(group) >= limit, LASTING.value):
             stalled = memory_pressure.stalled_seconds(run, stalls) if is_major else 0.0
             times = sum(step.moved.get(group, 0) for step in run.steps) / limit
             if best is None or (stalled, times) > best[:2]:
@@ -270,7 +244,7 @@ def worst(moved: PagingSteps, cores: int | None, stalls: Sequence[Run[Stall]]) -
     return best[2] if best else None
 
 
-def _burnt(window: Window) -> tuple[Run[_Second], dict[int, float]] | None:
+def _burnt(window: Window) -> tuple[StepRun[_Second], dict[int, float]] | None:
     """The core with the most samples of faults that was held in the kernel by them, and all cores
     so held in the same seconds."""
     stacks = caught(window, is_fault)
@@ -287,7 +261,7 @@ def _burnt(window: Window) -> tuple[Run[_Second], dict[int, float]] | None:
         if samples >= CAUGHT.value and 100 * samples >= MOSTLY.value * every[core, second]:
             made = _Second(float(second), float(second + 1), core, samples)
             mostly.setdefault(core, []).append(made)
-    found = (runs(group, [True] * len(group), LASTING.value) for group in mostly.values())
+    found = (step_runs(group, [True] * len(group), LASTING.value) for group in mostly.values())
     long = sorted(chain.from_iterable(found), key=_heaviest)
     for run in long[:_SHOWN]:
         together = {other.steps[0].core for other in long if other.overlap(run) >= LASTING.value}
@@ -297,7 +271,7 @@ def _burnt(window: Window) -> tuple[Run[_Second], dict[int, float]] | None:
     return None
 
 
-def _heaviest(run: Run[_Second]) -> tuple[int, float, int]:
+def _heaviest(run: StepRun[_Second]) -> tuple[int, float, int]:
     return -sum(step.samples for step in run.steps), run.start, run.steps[0].core
 
 
@@ -309,16 +283,16 @@ def _by_the_holder(window: Window) -> Finding | None:
     found = holder(window, core, HOLDER.value)
     if found is None:
         return None
-    who, counted = found
-    share = _share(counted, who, is_major=False)
+    who, _ = found
+    share = _share(who, is_major=False)
     held = core.entities["core"]
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.INFO,
-        f"{share.value} page faults a second by {who.name}, which held core {held[0]}; only stacks"
-        " can show whether its faults held it",
-        entities={"core": held, "task": (who.name,)},
+        f"{share.value} page faults a second by {_name(who)}, which held core {held[0]}; only"
+        " stacks can show whether its faults held it",
+        entities={"core": held, "task": (_name(who),)},
         start=core.start,
         end=core.end,
         evidence=(share,),
@@ -345,9 +319,9 @@ def _storming(window: Window, seen: _Seen, cores: int | None) -> Finding:
     evidence += list(_rates(seen.moved, cores)) if seen.moved is not None else []
     blamed = _blamed(seen)
     if seen.tally is not None:
-        evidence += [_share(seen.tally, process, is_major=seen.is_major) for process in blamed]
-    tasks = [process.name for process in blamed]
-    pids = [process.pid for process in blamed]
+        evidence += [_share(process, is_major=seen.is_major) for process in blamed]
+    tasks = [_name(process) for process in blamed]
+    pids = [process.row.pid for process in blamed]
     if stacks is not None and stacks.samples:
         wrong_if = "a task that waits for the disk is not sampled"
         what, normal = "that handle page faults", f"< {MOSTLY.value:.0f} %"
@@ -395,17 +369,17 @@ def _summary(seen: _Seen, tasks: Sequence[str]) -> str:
     return f"{what}; no core is seen to be held by it"
 
 
-def _blamed(seen: _Seen) -> list[Faulting]:
+def _blamed(seen: _Seen) -> list[Used[Process]]:
     if seen.tally is None:
         return []
-    field = "major" if seen.is_major else "minor"
-    every: int = sum(getattr(process, field) for process in seen.tally.processes)
-    found = [
-        process
-        for process in seen.tally.processes
-        if getattr(process, field) and 100 * getattr(process, field) >= BLAME.value * every
-    ]
-    return sorted(found, key=lambda process: (-getattr(process, field), process.pid))
+    faults = (seen.tally.major if seen.is_major else seen.tally.minor).values()
+    least = BLAME.value / 100 * sum(process.amount for process in faults)
+    found = [process for process in faults if process.amount and process.amount >= least]
+    return sorted(found, key=lambda process: (-process.amount, process.row.pid))
+
+
+def _name(process: Used[Process]) -> str:
+    return f"{process.row.comm}[{process.row.pid}]"
 
 
 def _lacking(window: Window, cores: int | None) -> list[Missing]:
@@ -438,16 +412,14 @@ def _rates(moved: PagingStep, cores: int | None) -> list[Evidence]:
     return made
 
 
-def _share(counted: Tally, who: Faulting, *, is_major: bool) -> Evidence:
-    seconds = counted.end - counted.start
-    faults = who.major if is_major else who.minor
+def _share(who: Used[Process], *, is_major: bool) -> Evidence:
     return Evidence(
-        f"{'major ' if is_major else ''}page faults of {who.name}",
-        f"{faults / seconds:,.0f}",
+        f"{'major ' if is_major else ''}page faults of {_name(who)}",
+        f"{who.rate:,.0f}",
         "some hundreds",
-        f"a second over {duration(seconds)}",
+        f"a second over {duration(who.seconds)}",
         "/proc/PID/stat",
-        faults / seconds,
+        who.rate,
         "processes that exited in this time are not counted",
     )
 

@@ -111,7 +111,7 @@ class _Report(NamedTuple):
     about=("nic",),
     advice=look(
         "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
-        "how full it is; raise the maximum, or shorten the timeouts of what fills it",
+        "see how full it is; raise the maximum, or shorten the timeouts of what fills it",
     ),
 )
 def detect(window: Window) -> Finding:

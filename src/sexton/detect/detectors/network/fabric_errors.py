@@ -83,7 +83,7 @@ def _ruled_out(window: Window) -> str:
     answers={"job": 10},
     ruled_out=_ruled_out,
     advice=look(
-        f"grep . {_PATH}/*/ports/*/{{counters,hw_counters}}/*err*", "whether the errors go on"
+        f"grep . {_PATH}/*/ports/*/{{counters,hw_counters}}/*err*", "see whether the errors go on"
     ),
 )
 def detect(window: Window) -> Finding:

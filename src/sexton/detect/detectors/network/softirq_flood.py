@@ -13,7 +13,7 @@ core.
 
 **What would make it wrong.** A network node at work spends a good part of some cores in softirq,
 without a loss: half of a core is *info*, a fifth is nothing. Timers, RCU and block completions are
-softirqs too: without packets the summary says so, and it is at most *info*. Threaded NAPI polls in
+softirqs too: with few packets the summary says so, and it is at most *info*. Threaded NAPI polls in
 system time and is not seen here. Kernels that count time by ticks hit or miss short softirqs. Steal
 time may make a core look full. An interface of another network namespace cannot be named.
 
@@ -28,15 +28,13 @@ time may make a core look full. An interface of another network namespace cannot
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from sexton.detect import nics
-from sexton.detect.counters import moved
 from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.findings import absent, and_more, names, too_few_readings, unread
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
@@ -46,12 +44,12 @@ from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes, SoftnetCpu
 from sexton.model.rows.net import NetDevice, NicQueue
 from sexton.model.rows.task import Thread
+from sexton.model.text import count
 from sexton.model.text import seconds as duration
-from sexton.model.window import Window
+from sexton.model.window import Window, columns_of
 from sexton.series.cores import CoreSeries, Shares, core_series
-from sexton.series.rates import SLACK, Run, Steps, runs, steps_of
-from sexton.series.steps import Step as Interval
-from sexton.series.steps import steps
+from sexton.series.rates import Run, Steps, lasts, mostly_in, runs, steps_of, totals_in
+from sexton.series.tasks import task_steps, used
 
 NAME = "softirq_flood"
 
@@ -77,13 +75,9 @@ class _Net(NamedTuple):
     """How a core's backlog counters moved in a flood; `seconds` of it have readings."""
 
     seconds: float
-    processed: int
-    dropped: int
-    squeezed: int
-
-    @property
-    def rate(self) -> float:
-        return self.processed / self.seconds if self.seconds else 0.0
+    rate: float
+    dropped: int | None
+    squeezed: int | None
 
 
 class _Flood(NamedTuple):
@@ -106,27 +100,27 @@ class _Flood(NamedTuple):
 
     @property
     def hurts(self) -> bool:
-        drops = self.net is not None and self.net.dropped >= DROPPED.value
+        drops = self.net is not None and (self.net.dropped or 0) >= DROPPED.value
         return self.is_packets and (drops or self.shares.softirq >= FLOODED.value)
 
 
 def _ruled_out(window: Window) -> str:
-    backlogs = moved(window, SoftnetCpu, *LOSSES)
+    backlogs = totals_in(window, SoftnetCpu, *LOSSES)
     if backlogs is None:
         return ""
     lost, cut = (sum(counters.get(name, 0.0) for counters in backlogs.values()) for name in LOSSES)
     if not lost and not cut:
         return "packet flood"
-    return f"packet flood (backlog dropped {lost:,.0f}, squeezed {cut:,.0f} times)"
+    return f"packet flood (backlog dropped {lost:,.0f}, squeezed {count(int(cut), 'time')})"
 
 
 def _look(finding: Finding, _window: Window) -> list[Step]:
     nic = next(iter(finding.entities.get("nic", ())), None)
     spread = "spread them over more cores (ethtool -X, rps_cpus)"
     if nic is None:
-        return [Step("sar -n DEV 1 5", f"which interface receives them; {spread}", READS)]
+        return [Step("sar -n DEV 1 5", f"see which interface receives them; {spread}", READS)]
     command = f"ethtool -S {quote(nic)} | grep -iE 'drop|packets'"
-    return [Step(command, f"which queue receives them; {spread}", READS)]
+    return [Step(command, f"see which queue receives them; {spread}", READS)]
 
 
 @detector(
@@ -146,13 +140,13 @@ def detect(window: Window) -> Finding:
     """The core that was flooded most, and the interface that received the packets."""
     series = core_series(window)
     watched = 0.0 if series is None else longest_stretch(series)
-    if watched < LASTING.value * SLACK:
+    if not lasts(watched, LASTING.value):
         what = f"readings at least {LASTING.value:.0f} s apart"
         summary = f"{duration(watched)} of readings cannot separate a flood from a burst"
         return too_few_readings(NAME, summary, what)
     if series is None or np.isnan(series.softirq).all():
         what = "two readings of one core in order"
-        return too_few_readings(NAME, "every core's counters went backwards", what)
+        return too_few_readings(NAME, "every core's counters went backwards or lost ticks", what)
     percent = series.percent(series.softirq)
     # A flood inside a longer busy stretch counts by itself: the stretch's mean would hide it.
     busy = [
@@ -190,23 +184,11 @@ def _flood(series: CoreSeries, run: Run, net: Steps) -> _Flood | None:
 
 
 def _meanwhile(net: Steps, core: int, run: Run) -> _Net | None:
-    """Sums over steps that overlap the run by half or more: tables are read a moment apart."""
-    if (core,) not in net.things:
+    processed, *losses = (net.over(name, run.start, run.end).get((core,)) for name in _BACKLOG)
+    if processed is None:
         return None
-    overlap = np.minimum(net.end, run.end) - np.maximum(net.start, run.start)
-    row = net.things.index((core,))
-    inside = (overlap >= net.seconds / 2) & ~np.isnan(net.moved[_BACKLOG[0]][row])
-    if not inside.any():
-        return None
-    processed, dropped, squeezed = (
-        int(np.nansum(net.moved[name][row, inside])) for name in _BACKLOG
-    )
-    return _Net(float(net.seconds[inside].sum()), processed, dropped, squeezed)
-
-
-def _inside(step: Interval[Any], run: _Flood) -> bool:
-    overlap = min(step.end_mono, run.end) - max(step.start_mono, run.start)
-    return overlap >= step.seconds / 2
+    dropped, squeezed = (None if lost is None else int(lost.amount) for lost in losses)
+    return _Net(processed.seconds, processed.rate, dropped, squeezed)
 
 
 def _flooded(window: Window, worst: Sequence[_Flood], lacking: list[Missing]) -> Finding:
@@ -243,7 +225,9 @@ def _packets(run: _Flood, queues: Sequence[NicQueue]) -> str:
     if run.net is None:
         return ""
     if not run.is_packets:
-        return f", not caused by packets ({run.net.rate:,.0f} a second)"
+        if not run.net.rate:
+            return ", not caused by packets: none arrived"
+        return f", at only {run.net.rate:,.0f} packets a second"
     lost = f", {run.net.dropped:,} dropped" if run.net.dropped else ""
     through = f" through {queues[0].nic}:{queues[0].queue}" if queues else ""
     return f": {run.net.rate:,.0f} packets a second{through}{lost}"
@@ -264,31 +248,28 @@ def _queues(window: Window, run: _Flood) -> Sequence[NicQueue]:
 
 def _received(window: Window, run: _Flood) -> list[tuple[str, float]]:
     """Packets per second received by each interface during the flood, the busiest first."""
-    spans: dict[str, list[tuple[int, float]]] = defaultdict(list)
     read = window.between(NetDevice, run.start - AROUND_S, run.end + AROUND_S)
-    for _, step in steps(read, lambda row: row.name):
-        moved = step.delta("rx_packets")
-        if moved is not None and _inside(step, run):
-            spans[step.after.name].append((moved, step.seconds))
-    rates = {
-        name: sum(moved for moved, _ in some) / sum(value for _, value in some)
-        for name, some in spans.items()
-    }
-    return sorted(rates.items(), key=lambda pair: (-pair[1], pair[0]))
+    columns = columns_of(read, NetDevice, ("rx_packets",))
+    if columns is None:
+        return []
+    found = steps_of([columns]).over("rx_packets", run.start, run.end)
+    rates = [(str(name), amount.rate) for (name,), amount in found.items()]
+    return sorted(rates, key=lambda pair: (-pair[1], pair[0]))
 
 
 def _ksoftirqd(window: Window, run: _Flood) -> tuple[str, float] | None:
     """The core's softirq daemon and its share of the run in per cent; `None` if it did not run."""
-    spent = seen = 0.0
-    name = ""
     comm = f"ksoftirqd/{run.core}"
     read = window.between(Thread, run.start - AROUND_S, run.end + AROUND_S)
-    for _, step in steps(read, lambda row: (row.pid, row.tid, row.start_ms)):
-        if step.after.comm == comm and _inside(step, run):
-            spent += (step.delta("system_ms") or 0) / 10
-            seen += step.seconds
-            name = f"{comm}[{step.after.pid}]"
-    return (name, min(spent / seen, 100.0)) if spent else None
+    inside = (
+        step
+        for step in task_steps(read)
+        if step.row.comm == comm and mostly_in(step, run.start, run.end)
+    )
+    for mine in used(inside).values():
+        if mine.amount:
+            return f"{comm}[{mine.row.pid}]", min(mine.percent, 100.0)
+    return None
 
 
 def _evidence(run: _Flood) -> Iterable[Evidence]:
@@ -316,6 +297,8 @@ def _evidence(run: _Flood) -> Iterable[Evidence]:
         (net.dropped, "dropped from its backlog", "0", "packets", "nothing was waiting for them"),
         (net.squeezed, "cut its polls short", "a few", "times", "busy, and nothing was lost"),
     ):
+        if number is None:
+            continue
         yield Evidence(
             f"core {run.core} {what}",
             f"{number:,.0f}",

@@ -46,7 +46,7 @@ from sexton.model.rows.net import Nic, NicQueue
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import SLACK
+from sexton.series.rates import lasts
 
 NAME = "starved_napi"
 
@@ -96,7 +96,7 @@ def _beginnings(_finding: Finding, window: Window) -> list[float]:
         if wait.line.wall_s is not None and wait.scheduled != 0 and wait.seconds >= WAIT.value
     ]
     for silence in waits.silences(window, HELD.value):
-        if silence.is_starved and silence.seconds >= WAIT.value * SLACK:
+        if silence.is_starved and lasts(silence.seconds, WAIT.value):
             found.append(window.wall(silence.start))
     return found
 
@@ -131,7 +131,7 @@ def detect(window: Window) -> Finding:
     held = [
         silence
         for silence in waits.silences(window, HELD.value)
-        if silence.seconds >= WAIT.value * SLACK and not watched.saw(silence.start, silence.end)
+        if lasts(silence.seconds, WAIT.value) and not watched.saw(silence.start, silence.end)
     ]
     seen = _Seen(
         window,

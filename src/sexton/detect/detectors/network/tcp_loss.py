@@ -30,7 +30,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.counters import moved
 from sexton.detect.findings import absent, too_few_readings
 from sexton.detect.registry import Threshold, detector
 from sexton.detect.runs import around
@@ -39,7 +38,7 @@ from sexton.model.rows.net import TcpCounters
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import F64, Steps, steps_of, stretches, sums
+from sexton.series.rates import F64, Steps, steps_of, stretches, sums, totals_in
 
 NAME = "tcp_loss"
 
@@ -95,7 +94,7 @@ class _Stretch(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of everything sent, in per cent. Retransmits are not counted as sent."""
+        """Retransmits as a share of new and retransmitted segments, in percent."""
         return 100 * self.again / (self.sent + self.again) if self.again else 0.0
 
     @property
@@ -116,7 +115,8 @@ class _Stretch(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    counters = (moved(window, TcpCounters, "out_segments", "retransmitted_segments") or {}).get(())
+    totals = totals_in(window, TcpCounters, "out_segments", "retransmitted_segments")
+    counters = (totals or {}).get(())
     if counters is None or not (sent := counters.get("out_segments")):
         return ""
     again = counters.get("retransmitted_segments")
@@ -279,7 +279,8 @@ def _evidence(worst: _Stretch, whole: _Stretch, found: _Losses) -> Iterable[Evid
 def _shares(what: str, some: _Stretch) -> Evidence:
     return Evidence(
         what,
-        f"{some.again:,} to {some.sent:,} sent ({some.share:.{_digits(some.share)}f} %)",
+        f"{some.share:.{_digits(some.share)}f} %"
+        f" ({count(some.again, 'retransmit')}, {count(some.sent, 'new segment')})",
         f"< {NOTED.value:.0f} %",
         f"in {duration(some.end - some.start)}",
         _SOURCE,

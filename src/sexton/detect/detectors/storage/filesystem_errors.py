@@ -71,11 +71,11 @@ def _ruled_out(window: Window) -> str:
 def _look(finding: Finding, _window: Window) -> list[Step]:
     device = next(iter(finding.entities.get("device", ())), "")
     if not device:
-        return [Step("findmnt -o TARGET,SOURCE,OPTIONS", "which mounts are read-only", READS)]
+        return [Step("findmnt -o TARGET,SOURCE,OPTIONS", "see which mounts are read-only", READS)]
     return [
         Step(
             f"dmesg -T | grep -F {quote(device)}",
-            "what the disk logged before the filesystem failed",
+            "see what the disk logged before the filesystem failed",
             READS,
         )
     ]

@@ -91,7 +91,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     inodes = "--inodes " if "inodes" in finding.summary else "-h "
     order = "-n" if "inodes" in finding.summary else "-h"
     command = f"du -x {inodes}--max-depth=2 {point} | sort {order} | tail"
-    return [Step(command, "what takes the space; it reads every directory", READS)]
+    return [Step(command, "see what takes the space; it reads every directory", READS)]
 
 
 def _ruled_out(window: Window) -> str:

@@ -93,9 +93,9 @@ def _look(finding: Finding, window: Window) -> list[Step]:
     last, does = _waits(task, locks)[-1], "does" if task in locks else "waits for"
     found = re.search(r"\[(\d+)\]$", last)
     if found is not None:
-        return [Step(f"cat /proc/{found[1]}/stack", f"what {last} {does} in the kernel", READS)]
+        return [Step(f"cat /proc/{found[1]}/stack", f"see what {last} {does} in the kernel", READS)]
     return [
-        Step("ps -eo state,pid,wchan:32,comm | grep ^D", "which tasks wait, and for what", READS)
+        Step("ps -eo state,pid,wchan:32,comm | grep ^D", "see which tasks wait, for what", READS)
     ]
 
 

@@ -33,7 +33,7 @@ _SHOWN = 3
     cause="cgroup_churn",
     effect="zombie_memcgs",
     story="cgroups removed there stay behind as dying memory cgroups",
-    proof="a trace of the deaths there (sudo sexton zombies --watch)",
+    proof="a trace of the cgroup removals there (sudo sexton zombies --watch)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     """A parent that both churns and owns zombies."""
@@ -75,7 +75,7 @@ def _others(mine: Sequence[Owner], window: Window) -> tuple[str, ...]:
     known = sum(owner.dying or 0 for owner in mine)
     if not dying or known >= FEW * dying:
         return ()
-    return (f"{known:,} of {dying:,} dying cgroups are known to come from there",)
+    return (f"only {known:,} of {dying:,} dying cgroups are known to come from there",)
 
 
 def _released(owners: Sequence[Owner], window: Window) -> Iterator[str]:

@@ -30,7 +30,7 @@ FEW = 0.5
     cause="crash_looping_unit",
     effect="zombie_memcgs",
     story="each restart leaves a dying memory cgroup behind",
-    proof="a trace of its deaths (sudo sexton zombies --watch)",
+    proof="a trace of its cgroup removals (sudo sexton zombies --watch)",
 )
 def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
     """The best suspect of the ledger that crash-loops."""

@@ -37,7 +37,8 @@ def _stop_timer(window: Window) -> list[Step]:
     steps = []
     for timer in [suspect.owner for suspect in sure if suspect.kind == "timer"][:1]:
         shown = quote(printable(timer))
-        when = Step(f"systemctl list-timers --all {shown}", f"when {shown} runs, and what", READS)
+        what = f"see when {shown} runs and what it starts"
+        when = Step(f"systemctl list-timers --all {shown}", what, READS)
         steps.append(when)
         if protected(timer) is None:
             why = "if nothing here needs it: stops the source; undo with enable --now"
@@ -49,7 +50,7 @@ def _stop_timer(window: Window) -> list[Step]:
     cause="cgroup_churn",
     effect="zombie_memcgs",
     story="each run of a timer's service leaves a dying memory cgroup behind",
-    proof="a trace of the deaths there (sudo sexton zombies --watch)",
+    proof="a trace of the cgroup removals there (sudo sexton zombies --watch)",
     advice=_stop_timer,
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:

@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sexton.detect.detectors.network.softirq_flood import PACKETS
+from sexton.detect.waits import LOSSES
 from sexton.explain.held import NETWORK, SLACK_S, core_of, in_softirq, judge, work_of
-from sexton.explain.moments import moved, together
+from sexton.explain.moments import together
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.rows.cpu import SoftnetCpu
 from sexton.model.window import Window
-from sexton.series.steps import Step
+from sexton.series.steps import Step, span_around
 
 
 @link(
@@ -56,19 +57,21 @@ def _backlogs(cores: Sequence[str], during: Finding, window: Window) -> list[Ste
     if during.start is None:
         return []
     span = (during.start, during.end or during.start)
-    steps = moved(window, SoftnetCpu, lambda row: row.cpu, span).values()
+    steps = span_around(window, SoftnetCpu, lambda row: row.cpu, span).values()
     return [step for step in steps if str(step.after.cpu) in cores]
 
 
 def _was_flooded(core: str, held: Finding, window: Window) -> bool:
     """Floods recur: the worst one need not be the one that held the core longest."""
     steps = _backlogs((core,), held, window)
-    return any((step.delta("processed") or 0) / step.seconds >= PACKETS.value for step in steps)
+    rates = [step.rate("processed") for step in steps]
+    return any(rate is not None and rate >= PACKETS.value for rate in rates)
 
 
 def not_overloaded(cores: Sequence[str], during: Finding, window: Window) -> tuple[str, ...]:
     """Evidence against a flood: the backlogs of these cores were read and did not suffer."""
     steps = _backlogs(cores, during, window)
-    if not steps or any(step.delta("dropped") or step.delta("time_squeeze") for step in steps):
+    suffered = [step.delta(name) for step in steps for name in LOSSES]
+    if not steps or any(number != 0 for number in suffered):  # an unknown one is no evidence
         return ()
     return (f"core {', '.join(cores)} dropped no packet and cut no poll short",)

@@ -14,7 +14,7 @@ is known and its read was measured as fast.
 **Evidence against.** Stacks mostly in other functions, a walk estimated as fast (newer kernels),
 or, without stacks, a task that is no known reader of statistics. Without stacks, a look-alike in
 the same seconds, or one that could not be judged, makes the link *possible* (see
-`sexton.explain.weigh`).
+`sexton.explain.rivals`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from sexton.explain.held import (
     Work,
     core_of,
     dying_share,
+    elsewhere,
     in_softirq,
     sampled,
     work_of,
@@ -93,11 +94,11 @@ def _by_stacks(effect: Finding, work: Work, family: str, walk: WalkCost | None) 
     against = []
     if share < MUCH and work.mostly:
         strength = Strength.POSSIBLE
-        against.append(f"most of the held core's samples are in something else: it {work.mostly}")
+        against.append(elsewhere(work))
     core = core_of(effect)
     return Bond(
         strength,
-        f"{100 * share:.0f} % of that core's kernel samples: it {WORDS[family]}",
+        f"in {100 * share:.0f} % of its kernel samples, core {core} {WORDS[family]}",
         shared=_readers(effect) or ((core,) if core else ()),
         evidence=(*_timed(walk), sampled(family, share)),
         against=tuple(against),

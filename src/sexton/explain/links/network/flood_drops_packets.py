@@ -11,7 +11,7 @@ none moved: then nothing was dropped on receive.
 from __future__ import annotations
 
 from sexton.explain.links.network.nic_reset_drops_connections import SENT_AGAIN, counted
-from sexton.explain.moments import moved, near
+from sexton.explain.moments import near
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
@@ -19,6 +19,7 @@ from sexton.model.rows.cpu import SoftnetCpu
 from sexton.model.rows.net import NetDevice
 from sexton.model.text import count
 from sexton.model.window import Window
+from sexton.series.steps import known_sum, span_around
 
 FOLLOWS_WITHIN_S = 10.0
 
@@ -53,16 +54,16 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
 def _backlog(flood: Finding, window: Window, span: tuple[float, float]) -> int | None:
     """Packets dropped by the flooded cores; None if their counter was not read twice."""
     cores = flood.entities.get("core", ())
-    steps = moved(window, SoftnetCpu, lambda row: row.cpu, span).values()
+    steps = span_around(window, SoftnetCpu, lambda row: row.cpu, span).values()
     here = [step for step in steps if not cores or str(step.after.cpu) in cores]
-    return sum(step.delta("dropped") or 0 for step in here) if here else None
+    return known_sum(step.delta("dropped") for step in here)
 
 
 def _device(flood: Finding, window: Window, span: tuple[float, float]) -> int | None:
     nics = flood.entities.get("nic", ())
-    steps = moved(window, NetDevice, lambda row: row.name, span).values()
+    steps = span_around(window, NetDevice, lambda row: row.name, span).values()
     here = [step for step in steps if step.after.name in nics]
-    return sum(step.delta("rx_dropped") or 0 for step in here) if here else None
+    return known_sum(step.delta("rx_dropped") for step in here)
 
 
 def _evidence(backlog: int | None, device: int | None) -> tuple[Evidence, ...]:

@@ -16,13 +16,14 @@ from collections.abc import Sequence
 
 from sexton.detect import nics
 from sexton.detect.detectors.network.nic_resets import reset_times
-from sexton.explain.moments import READ_S, began_before, moved
+from sexton.explain.moments import READ_S, began_before
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
 from sexton.model.rows.net import TcpCounters
 from sexton.model.text import printable
 from sexton.model.window import Window
+from sexton.series.steps import known_sum, span_around
 
 BEFORE_S = 10.0
 AFTER_S = 30.0
@@ -76,10 +77,8 @@ def is_only_uplink(names: Sequence[str], window: Window) -> bool:
 
 def counted(window: Window, span: tuple[float, float], names: tuple[str, ...]) -> int | None:
     """By how much these TCP counters rose over a span (UNIX); None if they were not read."""
-    step = moved(window, TcpCounters, type, span).get(TcpCounters)
-    deltas = [step.delta(name) for name in names] if step is not None else []
-    known = [delta for delta in deltas if delta is not None]
-    return sum(known) if known else None
+    step = span_around(window, TcpCounters, type, span).get(TcpCounters)
+    return None if step is None else known_sum(step.delta(name) for name in names)
 
 
 def _evidence(gave_up: int | None) -> tuple[Evidence, ...]:

@@ -2,7 +2,7 @@
 // The data source of the page: a server. `embedded.js` has the one for HTML files.
 
 /** @typedef {{id: string, title: string, kind: string, unit: string, about: string, series: string[],
- *   channels?: string[], levels: number[], most_tiles?: number}} LaneAbout */
+ *   channels?: string[], levels: number[], limit?: number | null, most_tiles?: number}} LaneAbout */
 /** @typedef {{schema: string, id?: string, node: any, start: number, end: number, live: boolean,
  *   lanes: LaneAbout[], finding_lanes: Record<string, string[]>, gaps: number[][], problems?: string[], tour?: boolean, clock?: {offset: number, zone: string, relative: boolean}}} RecordingAbout */
 /** @typedef {{lane: string, level: number, first: number, count: number, columns: number, names: string[],

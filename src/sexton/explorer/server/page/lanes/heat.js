@@ -48,17 +48,18 @@ function heatBitmap(tile, plane, look) {
   return canvas;
 }
 
-/** Cells in which the kernel took nearly all of a core, as row and column alternating.
- *  @param {import("../data/tiles.js").Tile} tile @param {string} plane @returns {number[]} */
-function stallsOf(tile, plane) {
+/** Cells in which the kernel held a core, as row and column alternating. A page without a limit (a capture) has none.
+ *  @param {import("../data/tiles.js").Tile} tile @param {string} plane @param {number | null | undefined} limit per cent @returns {number[]} */
+function stallsOf(tile, plane, limit) {
   const found = tile.stalls.get(plane);
   if (found) return found;
   const { strip, offset } = tile, rows = strip.names.length, cells = strip.planes[plane], stalls = [];
+  const least = typeof limit === "number" ? limit / 100 * FULL : Infinity;
   const system = strip.channels.indexOf("system") * rows, softirq = strip.channels.indexOf("softirq") * rows;
   for (let row = 0; row < rows && system >= 0 && softirq >= 0; row++) {
     for (let column = 0; column < TILE_COLUMNS; column++) {
       const one = cells[(system + row) * strip.columns + offset + column], other = cells[(softirq + row) * strip.columns + offset + column];
-      if (one !== NO_CELL && one + other >= 0.85 * FULL) stalls.push(row, column);
+      if (one !== NO_CELL && one + other >= least) stalls.push(row, column);
     }
   }
   // If that is the rule rather than the exception, nothing is highlighted.
@@ -85,7 +86,7 @@ export const heatDrawer = {
       const rowHeight = (box.height - 2) / bitmap.height, column = (x1 - x0) / wide;
       if (rowHeight >= 4 && column >= 4) return;
       // Five bad seconds in twelve hours are less than a pixel: drawn large enough to be seen.
-      const stalls = stallsOf(tile, lane.plane), tall = Math.max(rowHeight, 4), broad = Math.max(column, 4);
+      const stalls = stallsOf(tile, lane.plane, lane.about.limit), tall = Math.max(rowHeight, 4), broad = Math.max(column, 4);
       pen.fillStyle = lane.look.channels.system;
       for (let at = 0; at < stalls.length; at += 2) {
         const x = x0 + (stalls[at + 1] - left + 0.5) * column;

@@ -75,7 +75,7 @@ export class ChainView {
     const chain = (diagnosis.chains || [])[0], head = element("p", "verdict"), of = diagnosis.of ?? (diagnosis.window?.end > diagnosis.window?.start ? diagnosis.window : span); // a very short span may hold no sample
     head.append(element("span", "word exit" + diagnosis.exit, WORDS[diagnosis.exit] || ""), element("span", "soft", fromToText(of.start, of.end)), element("span", "asOf warn"));
     const parts = [head];
-    if (chain && chain.links.length) parts.push(element("p", "soft", `Cause chain of ${countText(this.steps.length, "finding")} (${chain.strength === "proven" ? (chain.links.some((/** @type {any} */ link) => link.covers && 2 * link.covers.known < link.covers.of) ? "proven in part" : "every link proven") : `weakest link ${chain.strength}`}), root cause first:`));
+    if (chain && chain.links.length) parts.push(element("p", "soft", `Cause chain of ${countText(this.steps.length, "finding")} (${chain.strength === "proven" ? (chain.links.some((/** @type {any} */ link) => link.covers && 2 * link.covers.known < link.covers.of) ? "proven in part" : "every link proven") : `weakest link: ${chain.strength}`}), root cause first:`));
     else if (this.steps.length) parts.push(element("p", "soft", `${countText(this.steps.length, "finding")}, cause unknown:`));
     else parts.push(element("p", "", "No problems found in this span."));
     const list = element("ol", "links");

@@ -216,7 +216,7 @@ export class SpanPanel {
     const { core, task, cgroup } = this.state;
     const chosen = [core !== null ? `core ${core}` : "", task && `task ${task}`, cgroup && `cgroup ${cgroup}`].filter(Boolean);
     if (chosen.length) return `no samples match ${chosen.join(", ")} in this span`;
-    return "no samples in this span: stacks are recorded after an alarm, or continuously with --stacks";
+    return "no samples in this span: stacks are recorded only with sexton record --stacks";
   }
 
   /** Without a flame graph the panel is small. @param {boolean} bare */

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sexton.detect.kernel_log import DAY_S, NO_REACH, Line, lines, reach
 from sexton.detect.registry import settings_in_force
-from sexton.detect.witness import Witness
+from sexton.detect.rows_read import Witness
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.event import FLAGGED
 from sexton.model.text import count, shorten

@@ -16,8 +16,8 @@ import pytest
 from sexton.errors import CommandError, SextonError, SourceMalformed, StoreError
 from sexton.model.profile import Clock, Event, Heat, Profile
 from sexton.profile import files, recorded
+from sexton.profile.captures import Opened, open_profile
 from sexton.profile.heat import heat_of
-from sexton.profile.opened import Opened, open_profile
 from sexton.profile.select import ALL, Selection
 from sexton.profile.symbols import SymbolOptions
 from tests.profile.naive import by_path, paths_of
@@ -244,7 +244,7 @@ def test_missing_symbols_of_the_idle_task_are_reported():
 
 READ = """
 import pathlib
-from sexton.profile.opened import open_profile
+from sexton.profile.captures import open_profile
 from sexton.profile.select import Selection
 from sexton.profile.symbols import SymbolOptions
 opened = open_profile([pathlib.Path("-")], SymbolOptions(cache=""))

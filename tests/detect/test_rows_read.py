@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sexton.detect.registry import all_detectors, run_all
-from sexton.detect.witness import Witness, remembered, witness
+from sexton.detect.rows_read import Witness, remembered, witness
 from sexton.model.finding import Rows
 from sexton.model.row import table
 from sexton.model.rows.cpu import CoreTimes

@@ -58,22 +58,23 @@ def occasions(
     name = shorten(subject.name, 60)
     one, many, found = {
         "nic": (f"reset of {name}", f"resets of {name}", _resets),
-        "core": (f"hold of core {name}", f"holds of core {name}", _held),
-        "unit": (f"end of {name}", f"ends of {name}", _ends),
-        "cgroup": (f"death in {name}", f"deaths in {name}", _deaths),
+        "core": (f"stall of core {name}", f"stalls of core {name}", _held),
+        "unit": (f"exit of {name}", f"exits of {name}", _ends),
+        "cgroup": (f"cgroup removal under {name}", f"cgroup removals under {name}", _deaths),
         "job": (f"mark of {name}", f"marks of {name}", _marks),
         "function": (f"burst of {name}", f"bursts of {name}", _caught),
     }.get(subject.kind, ("", "", _nothing))
     moments = _inside(window, known or found(subject, window))
-    if moments and subject.kind == "unit" and (more := _restarted(subject, window)) > len(moments):
-        note = f"{more:,} restarts were counted; end times are known only for these"
+    counted = _restarted(subject, window) if moments and subject.kind == "unit" else 0
+    if counted - 1 > len(moments):  # the first exit may lie before the window
+        note = f"{counted:,} restarts were counted; exit times are known only for these"
         return Occasions(one, many, moments, note, partial=True)
     if moments:
         return Occasions(one, many, moments)
     ends = _inside(window, (window.mono(end) for end in _ends_of(window, findings)))
     if ends:
         words = f"finding about {subject.words}", f"findings about {subject.words}"
-        return Occasions(*words, ends, "taken at the end of the finding")
+        return Occasions(*words, ends, "time: the end of the finding")
     return Occasions(one or f"finding about {subject.words}", many, ())
 
 
@@ -159,10 +160,10 @@ def _ends(subject: Subject, window: Window) -> _Found:
 
 
 def _restarted(subject: Subject, window: Window) -> int:
-    """Restarts of the unit in the window, less one: the first exit may lie before it."""
+    """Restarts of the unit in the window."""
     counted = restarts(window)
     mine = (found for name, found in counted.items() if printable(name) == subject.name)
-    return next((found.count - 1 for found in mine), 0)
+    return next((found.count for found in mine), 0)
 
 
 def _is_near(moment: float, others: Sequence[float]) -> bool:

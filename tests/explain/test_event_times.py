@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sexton.explain.aligned import Plan
-from sexton.explain.occasions import holds, loop_of, occasions
+from sexton.explain.event_times import holds, loop_of, occasions
 from sexton.model.aligned import Signal
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupEvent
@@ -101,7 +101,7 @@ def test_of_a_loop_quicker_than_the_readings_only_some_ends_are_known_and_that_i
     quick = Window({CoreTimes: cores_read, Unit: seen(restarts=9)})
     told = occasions(Subject("unit", "a.service"), quick, ())
     assert told.partial
-    assert told.note == "449 restarts were counted; end times are known only for these"
+    assert told.note == "450 restarts were counted; exit times are known only for these"
     slow = Window({CoreTimes: cores_read, Unit: [
         replace(batch, rows=(replace(batch.rows[0], restarts=number),))
         for number, batch in enumerate(seen(restarts=1))
@@ -116,7 +116,7 @@ def test_a_cgroup_s_deaths_are_those_in_it_and_below_it():
         for number, path in enumerate(("/a", "/a/b", "/ab", "/c"))
     )
     window = Window({CoreTimes: cores(0, 0), CgroupEvent: [Batch(102.0, 5002.0, events)]})
-    assert occasions(Subject("cgroup", "/a"), window, ()).words == "2 deaths in /a"
+    assert occasions(Subject("cgroup", "/a"), window, ()).words == "2 cgroup removals under /a"
 
 
 def test_a_job_s_moment_is_its_mark_and_names_are_compared_as_printed():

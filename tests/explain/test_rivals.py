@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sexton.explain.chains import find_chains
-from sexton.explain.weigh import coincide, contests, surviving, weigh
+from sexton.explain.rivals import coincide, contests, surviving, weigh
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Severity, Verdict
 from tests.explain.making import evidence, finding

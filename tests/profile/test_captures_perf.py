@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from sexton.errors import SextonError
+from sexton.profile.captures import Opened, open_profile
 from sexton.profile.files import FilePiece
 from sexton.profile.flame import tasks
-from sexton.profile.opened import Opened, open_profile
 from sexton.profile.select import Selection
 from sexton.profile.symbols import SymbolOptions
 
@@ -124,7 +124,7 @@ def test_a_gzipped_perf_data_is_unpacked_and_standard_input_read(rotated, tmp_pa
     packed.write_bytes(gzip.compress(path.read_bytes(), 1))
     assert opened(packed).samples == number
     code = (
-        "import pathlib; from sexton.profile.opened import open_profile;"
+        "import pathlib; from sexton.profile.captures import open_profile;"
         "print(open_profile([pathlib.Path('-')]).samples)"
     )
     done = subprocess.run(
