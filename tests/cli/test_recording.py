@@ -18,7 +18,15 @@ from sexton.store.pins import Pin, add_pin, pins_in
 from sexton.store.recording import Recording
 from tests.cli.test_imports import imported
 from tests.support.cli import one_line, quiet, sexton
-from tests.support.recordings import BOOT, HEADER, WALL_S, cores, write_open, write_sealed
+from tests.support.recordings import (
+    BOOT,
+    HEADER,
+    WALL_S,
+    cores,
+    damage_table,
+    write_open,
+    write_sealed,
+)
 
 UTC = {"TZ": "UTC0"}
 NODE = Node("node-7", "6.12.9", 96, BOOT, 9.0, *[None] * 8)
@@ -265,7 +273,7 @@ def test_export_of_a_pin_is_a_recording_to_send(night: Path, tmp_path: Path):
 
 
 def test_export_without_what_is_damaged_exits_1(night: Path, tmp_path: Path):
-    (sorted((night / "segments").iterdir())[0] / "alarm.parquet").write_bytes(b"junk")
+    damage_table(sorted((night / "segments").iterdir())[0], "alarm")
     ended = sexton("recording", "export", night, "--out", tmp_path / "out")
     assert ended.returncode == 1
     assert "alarm.parquet" in one_line(ended.stderr)

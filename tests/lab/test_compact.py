@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -32,7 +33,7 @@ from sexton.store.recording import Recording
 from sexton.store.verify import verify
 from tests.support.annexes import annex, samples
 from tests.support.profiles import Sample, profile_of
-from tests.support.recordings import HEADER, WALL_S, cores, write_sealed
+from tests.support.recordings import HEADER, WALL_S, cores, manifest_of, table_of, write_sealed
 
 SCENE_TOLD = {
     "id": "idle", "kernel": "6.1.0-37", "hierarchy": "v1", "seconds": 60, "injected": [],
@@ -98,8 +99,10 @@ def everything_in(place: Path) -> bytes:
     """All texts of all tables and manifests: Parquet compresses, so files say nothing."""
     parts = []
     for path in sorted((place / "segments").rglob("*")):
-        if path.suffix == ".parquet":
-            parts.append(str(pq.read_table(path).to_pylist()).encode())
+        if path.name == "tables.zip":
+            for name in manifest_of(path.parent)["tables"]:
+                table = pq.read_table(pa.BufferReader(table_of(path.parent, name)))
+                parts.append(str(table.to_pylist()).encode())
         elif path.is_file():
             parts.append(path.read_bytes())
     return b"\n".join(parts)

@@ -18,7 +18,7 @@ from sexton.store.annex import Annex
 from tests.support.annexes import annex, samples, with_stacks
 from tests.support.examples import examples
 from tests.support.profiles import SECOND, Sample, profile_of
-from tests.support.recordings import HOSTILE, WALL_S, scratch, simple, write_sealed
+from tests.support.recordings import HOSTILE, WALL_S, damage_table, scratch, simple, write_sealed
 
 NAMES = st.sampled_from([*HOSTILE, "main", "k:vfs_read", "k:do_idle", "?:x"])
 SAMPLES = st.builds(
@@ -118,9 +118,9 @@ def test_heat_is_read_without_a_sample_or_a_stack_and_seconds_without_cells(tmp_
     profile = profile_of(samples())
     piece = sealed(tmp_path / "r", profile)
     for name in ("sample", "node", "frame", "thread", "cgroup", "who"):
-        (piece.path / f"{name}.parquet").unlink()
+        damage_table(piece.path, name)
     assert same_heat(piece.heat(), heat_of(profile))
-    (piece.path / "heat_cell.parquet").unlink()
+    damage_table(piece.path, "heat_cell")
     seconds = read_seconds(piece.annex)
     assert seconds.busy.tolist() == heat_of(profile).busy.tolist()
     assert seconds.cells.shape == (len(seconds), 0)

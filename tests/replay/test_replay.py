@@ -38,6 +38,7 @@ from tests.support.recordings import (
     HEADER,
     WALL_S,
     cores,
+    damage_table,
     scratch,
     simple,
     write_open,
@@ -328,11 +329,8 @@ def test_hours_without_a_recorder_are_named_and_make_no_rate(tmp_path: Path):
 
 def test_damage_is_skipped_counted_and_the_rest_judged(tmp_path: Path):
     segment(tmp_path, 1, seconds(100, 110))
-    hurt = segment(tmp_path, 2, seconds(110, 120)) / "core_times.parquet"
+    damage_table(segment(tmp_path, 2, seconds(110, 120)), "core_times")
     segment(tmp_path, 3, seconds(120, 130))
-    content = bytearray(hurt.read_bytes())
-    content[len(content) // 2] ^= 1
-    hurt.write_bytes(content)
     (tmp_path / "segments" / "junk").mkdir()
     again = read_back(tmp_path)
     kept = again.window.batches(CoreTimes) or ()
@@ -355,10 +353,7 @@ def times(window: Window) -> list[float]:
 def test_a_table_that_is_damaged_everywhere_is_unknown_and_not_healthy(tmp_path: Path):
     """What cannot be read is never a pass."""
     whole = write_sealed(tmp_path, [simple(1.0)])
-    name = "core_times"
-    content = bytearray((whole / f"{name}.parquet").read_bytes())
-    content[len(content) // 2] ^= 1
-    (whole / f"{name}.parquet").write_bytes(content)
+    damage_table(whole, "core_times")
     recording = Recording(tmp_path)
     found = replay.window(recording, span.everything(recording))
     assert not found.window.read(CoreTimes)

@@ -23,7 +23,7 @@ from sexton.replay.signals import aligned_in, recorded_in, signals_of
 from sexton.replay.span import everything
 from sexton.store.recording import Recording
 from tests.explain.aligned.made import align
-from tests.support.recordings import WALL_S, write_open, write_sealed
+from tests.support.recordings import WALL_S, damage_table, write_open, write_sealed
 from tests.support.synthetic import small
 
 
@@ -354,8 +354,8 @@ def test_only_what_lies_near_the_windows_is_read_and_gives_the_same_answer(
 def test_damaged_stacks_are_named_and_the_rest_is_compared(tmp_path: Path):
     node: Node = small(hours=0.25, stack_hertz=19, stack_nodes=2000)
     directory = write(tmp_path / "node", node).directory
-    for path in sorted(directory.glob("segments/*/profile-*/node.parquet"))[:2]:
-        path.write_bytes(b"x" * path.stat().st_size)
+    for annex in sorted(directory.glob("segments/*/profile-*"))[:2]:
+        damage_table(annex, "node")
     recording = Recording(directory)
     span = everything(recording)
     found = list(signals_of(recording, span))

@@ -17,7 +17,7 @@ from sexton.store.recording import Recording
 from tests.support.annexes import WALK, annex, samples, with_stacks
 from tests.support.cli import sexton
 from tests.support.profiles import SECOND, Sample, profile_of
-from tests.support.recordings import BOOT, WALL_S, simple, write_sealed
+from tests.support.recordings import BOOT, WALL_S, damage_table, simple, write_sealed
 
 
 def spanning(start_s: float, end_s: float) -> Span:
@@ -60,7 +60,7 @@ def test_of_too_many_the_busiest_seconds_are_taken_and_that_is_said(tmp_path):
 def test_a_damaged_annex_is_named_and_the_rest_is_judged(tmp_path):
     place = tmp_path / "r"
     made = with_stacks(place, number=2)
-    (made / "sample.parquet").write_bytes(b"x")
+    damage_table(made, "sample")
     recording = Recording(place)
     found, _ = stacks_in(recording, spanning(100.0, 300.0))
     assert {row.second_mono for row in found.rows} == {100, 101, 102, 103}

@@ -28,7 +28,7 @@ from sexton.store.recording import Recording
 from sexton.store.schema import tables
 from tests.replay.test_replay import BOOT, SMALL, Batches, record, windows
 from tests.support.examples import examples
-from tests.support.recordings import HEADER, WALL_S, scratch, write_open, write_sealed
+from tests.support.recordings import HEADER, WALL_S, damage_table, scratch, write_open, write_sealed
 
 TIMES = ("user_ms", "system_ms", "idle_ms")
 COLUMNS: dict[type[Row], Sequence[str]] = {
@@ -124,18 +124,15 @@ def test_nothing_follows_over_a_segment_that_is_gone(tmp_path: Path):
 
 def test_nothing_follows_over_a_damaged_file(tmp_path: Path):
     sealed(tmp_path, 1, vm(1, a=1), vm(2, a=2))
-    hurt = sealed(tmp_path, 2, vm(3, a=3), vm(4, a=4)) / "vm_counter.parquet"
+    damage_table(sealed(tmp_path, 2, vm(3, a=3), vm(4, a=4)), "vm_counter")
     sealed(tmp_path, 3, vm(5, a=5), vm(6, a=6))
-    content = bytearray(hurt.read_bytes())
-    content[len(content) // 2] ^= 1
-    hurt.write_bytes(content)
     window = read_back(tmp_path)
     assert readings(window) == [(1, True), (2, True), (5, False), (6, True)]
     assert any("1 damaged or foreign piece skipped" in note for note in window.notes)
 
 
 def test_rows_tell_their_times_where_the_list_of_readings_is_damaged(tmp_path: Path):
-    (sealed(tmp_path, 1, vm(1, a=1), vm(2), vm(3, a=3)) / "reading.parquet").write_bytes(b"")
+    damage_table(sealed(tmp_path, 1, vm(1, a=1), vm(2), vm(3, a=3)), "reading")
     assert readings(read_back(tmp_path)) == [(1, True), (3, True)]
 
 
@@ -187,12 +184,12 @@ def test_a_few_things_of_a_large_file_are_found_by_their_row_groups(
 ):
     from sexton.store import sealed as store
 
-    def small_groups(directory: Path, name: str, groups: Any, how: Any) -> dict[str, Any]:
+    def small_groups(file: Any, name: str, groups: Any, how: Any) -> dict[str, Any]:
         pieces = [part for group in groups for part in _cut(group, 5)]
-        return plain(directory, name, pieces, how)
+        return plain(file, name, pieces, how)
 
-    plain = store.store_table
-    monkeypatch.setattr(store, "store_table", small_groups)
+    plain = store.TablesFile.add
+    monkeypatch.setattr(store.TablesFile, "add", small_groups)
     sealed(tmp_path, 1, *(vm(float(at), a=at, b=2 * at, c=3 * at, d=at) for at in range(8)))
     window = read_back(tmp_path)
     source = store.open_table(

@@ -23,7 +23,7 @@ from sexton.store.summary import summarise
 from sexton.store.verify import verify
 from tests.support.annexes import annex, samples
 from tests.support.profiles import profile_of
-from tests.support.recordings import BOOT, HEADER, cores, marks, shown, write_sealed
+from tests.support.recordings import BOOT, HEADER, cores, damage_table, marks, shown, write_sealed
 
 CORE, MARK = tables()["core_times"], tables()["mark"]
 ALL = Limits(1e12, 1 << 40)
@@ -129,8 +129,7 @@ def test_what_happens_between_two_segments_stays_visible(tmp_path: Path, what: s
 
 def test_a_damaged_segment_stays_as_it_is_and_the_others_are_merged(tmp_path: Path) -> None:
     made = minutes(tmp_path, 9)
-    file = made[4] / "core_times.parquet"
-    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    damage_table(made[4], "core_times")
     done = compact(tmp_path, ALL, settled_s=None)
     drop_replaced(tmp_path / "segments")
     assert numbers(tmp_path) == [(1, 4), (5, 5), (6, 9)]

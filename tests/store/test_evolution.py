@@ -16,7 +16,8 @@ from sexton.store.pins import pins_in
 from sexton.store.recording import Recording
 from sexton.store.schema import FORMAT, READINGS, encode, tables
 from sexton.store.sealed import Contents, ordered, seal, write_segment
-from tests.support import format_1
+from sexton.store.verify import Trouble, verify
+from tests.support import formats
 from tests.support.recordings import (
     HEADER,
     cores,
@@ -30,35 +31,39 @@ from tests.support.recordings import (
     write_sealed,
 )
 
+IGNORED = "not written by a recorder; ignored"
 MARK, CORE, UNIT = tables()["mark"], tables()["core_times"], tables()["unit"]
 
 
-def test_the_first_formats_recording_reads_as_it_did_when_it_was_made():
+@pytest.mark.parametrize("number", formats.PLACES)
+def test_each_formats_recording_reads_as_it_did_when_it_was_made(number: int):
     with scratch() as place:  # git keeps neither modes nor empty directories
-        shutil.copytree(format_1.PLACE, place, dirs_exist_ok=True)
+        shutil.copytree(formats.PLACES[number], place, dirs_exist_ok=True)
         recording = Recording(place)
         expected = (place / "expected.txt").read_text()
         assert recording.problems == []
         assert [segment.sealed for segment in recording.segments] == [True, False]
-        assert format_1.described(recording) == expected
+        assert formats.described(recording) == expected
         assert "saturated_core present" in expected
         assert [pin.detail for pin in pins_in(place)[0]] == ["job 17 died"]
         seal(recording.segments[1].path, place / "segments")
-        assert format_1.described(Recording(place)) == expected
+        assert formats.described(Recording(place)) == expected
+
+        assert verify(place).troubles == [Trouble("foreign", "expected.txt", IGNORED)]
 
 
-def test_the_fixture_is_what_this_version_would_still_make():
-    """As long as the format is the first: then that test above is about what we write, too."""
-    if FORMAT == 1:
-        with scratch() as place:
-            format_1.make(place / "made")
-            made = (place / "made" / "expected.txt").read_text()
-            assert made == (format_1.PLACE / "expected.txt").read_text()
+def test_the_newest_fixture_is_what_this_version_would_still_make():
+    """So the test above is about what we write, too."""
+    with scratch() as place:
+        formats.make(place / "made")
+        made = (place / "made" / "expected.txt").read_text()
+        assert made == (formats.PLACES[FORMAT] / "expected.txt").read_text()
 
 
-def test_the_fixture_is_small():
-    files = [path for path in format_1.PLACE.rglob("*") if path.is_file()]
-    assert len(files) > 15
+@pytest.mark.parametrize("number", formats.PLACES)
+def test_the_fixtures_are_small(number: int):
+    files = [path for path in formats.PLACES[number].rglob("*") if path.is_file()]
+    assert len(files) > (15 if number == 1 else 5)
     assert sum(path.stat().st_size for path in files) < 60_000
 
 
@@ -150,7 +155,7 @@ def test_a_higher_format_is_refused_by_name_and_the_others_are_read(tmp_path: Pa
     assert [segment.sequence for segment in recording.segments] == [2]
     assert [problem.partition(": ")[2] for problem in recording.problems] == [
         "written by a newer Sexton (sexton.recording/7)",
-        "written by a newer Sexton (sexton.recording/2)",
+        f"written by a newer Sexton (sexton.recording/{FORMAT + 1})",
     ]
 
 

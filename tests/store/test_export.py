@@ -34,7 +34,16 @@ from sexton.store.sealed import seal
 from sexton.store.verify import verify
 from tests.support.annexes import annex, samples
 from tests.support.profiles import profile_of
-from tests.support.recordings import BOOT, HOSTILE, WALL_S, simple, write_open, write_sealed
+from tests.support.recordings import (
+    BOOT,
+    HOSTILE,
+    WALL_S,
+    damage_table,
+    simple,
+    table_of,
+    write_open,
+    write_sealed,
+)
 
 
 @pytest.fixture
@@ -178,8 +187,7 @@ def test_files_are_for_their_owner_alone(recording: Path, tmp_path: Path):
 
 
 def test_a_damaged_table_is_left_out_and_told(recording: Path, tmp_path: Path):
-    path = sorted((recording / "segments").iterdir())[0] / "mark.parquet"
-    path.write_bytes(b"junk")
+    damage_table(sorted((recording / "segments").iterdir())[0], "mark")
     read = Recording(recording)
     made = {table.path.name: table.rows for table in export_tables(read, tmp_path / "o", Wanted())}
     assert made == {"core_times.parquet": 12, "mark.parquet": 6}
@@ -258,11 +266,12 @@ def test_a_recording_is_never_written_over_something(recording: Path, tmp_path: 
 def test_a_hostile_manifest_leads_nothing_out_of_the_directory(tmp_path: Path):
     place = tmp_path / "rec"
     segment = write_sealed(place, [simple(100.0)], 1)
-    (segment / "mark.parquet").rename(place / "stolen.parquet")
+    (place / "stolen.parquet").write_bytes(table_of(segment, "mark"))
     read = Recording(place)
     tables = read.segments[0].manifest["tables"]
     tables["../../stolen"] = tables.pop("mark")
+    del tables["../../stolen"]["offset"]
     export_recording(read, tmp_path / "deep/er/out", read.segments, [])
     found = files_under(tmp_path / "deep")
-    assert any(name.endswith("core_times.parquet") for name in found)
+    assert any(name.endswith("tables.zip") for name in found)
     assert not {name for name in found if "stolen" in name}

@@ -31,10 +31,10 @@ from tests.explorer.server.asking import serving
 from tests.support.cli import ENVIRONMENT, SEXTON, reader_of, sexton
 from tests.support.recordings import (
     WALL_S,
-    manifest_of,
     marks,
-    resign,
+    replace_table,
     simple,
+    table_of,
     write_open,
     write_sealed,
 )
@@ -145,15 +145,6 @@ def test_an_open_segment_made_to_hurt_is_named_skipped_and_damaged(
     assert len(Recording(tmp_path).segments[0].batches(CORE)) == 2
 
 
-def replace_table(segment: Path, name: str, content: bytes, rows: int) -> None:
-    """Put another file in place of a sealed table, and sign the manifest anew."""
-    (segment / f"{name}.parquet").write_bytes(content)
-    manifest = manifest_of(segment)
-    told = {"rows": rows, "bytes": len(content), "crc32": zlib.crc32(content)}
-    manifest["tables"][name].update(told)
-    resign(segment, manifest)
-
-
 def constant_rows(millions: int) -> bytes:
     """Millions of rows that are all the same: some kilobytes on disk, gigabytes in memory."""
     number = 1 << 20
@@ -190,8 +181,7 @@ def test_rows_are_counted_before_they_are_read(
 
 def test_a_file_with_other_rows_than_were_sealed_is_not_read(tmp_path: Path):
     segment = write_sealed(tmp_path, [simple(1.0)])
-    content = (segment / "mark.parquet").read_bytes()
-    replace_table(segment, "mark", content, 4)
+    replace_table(segment, "mark", table_of(segment, "mark"), 4)
     recording = Recording(tmp_path)
     assert not any(batch.rows for batch in recording.segments[0].batches(MARK))
     assert ["3 rows, sealed with 4" in problem for problem in recording.problems] == [True]
@@ -227,12 +217,13 @@ def test_codes_that_lead_out_of_their_dictionary_are_never_looked_up(tmp_path: P
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300])
 def test_readings_without_a_time_are_not_used(tmp_path: Path, value: float):
     segment = write_sealed(tmp_path, [simple(1.0)])
-    listed = pq.read_table(segment / "reading.parquet")
+    listed = pq.read_table(pa.BufferReader(table_of(segment, "reading")))
     place = listed.column_names.index(MONO)
     times = listed.column(MONO).to_pylist()
     listed = listed.set_column(place, listed.schema.field(place), pa.array([value, *times[1:]]))
-    pq.write_table(listed, segment / "reading.parquet", store_schema=False)
-    replace_table(segment, "reading", (segment / "reading.parquet").read_bytes(), len(times))
+    made = pa.BufferOutputStream()
+    pq.write_table(listed, made, store_schema=False)
+    replace_table(segment, "reading", made.getvalue().to_pybytes())
     recording = Recording(tmp_path)
     assert recording.segments[0].readings() is None
     assert any("no valid time" in problem for problem in recording.problems)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,7 @@ from tests.support.recordings import (
     write_open,
     write_sealed,
 )
+from tests.support.tools import need
 
 WRITERS: list[Callable[..., Path]] = [write_open, write_sealed]
 MARK, CORE = tables()["mark"], tables()["core_times"]
@@ -197,6 +199,15 @@ def test_the_rows_of_an_open_segment_can_be_read_as_the_module_describes_them(tm
     assert cpus == [0, 1] * 4
 
 
-def test_a_sealed_table_is_ordinary_parquet(tmp_path: Path):
+def test_a_sealed_table_is_ordinary_parquet_in_an_ordinary_archive(tmp_path: Path):
     whole = write_sealed(tmp_path, [simple(1.0)])
-    assert pq.read_table(whole / "core_times.parquet").num_rows == 4
+    busybox = need("busybox", package="busybox-static")
+    subprocess.run(
+        [busybox, "unzip", "-q", whole / "tables.zip", "-d", tmp_path / "out"], check=True
+    )
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "core_times.parquet",
+        "mark.parquet",
+        "reading.parquet",
+    }
+    assert pq.read_table(tmp_path / "out" / "core_times.parquet").num_rows == 4

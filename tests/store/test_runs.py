@@ -7,6 +7,7 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,8 +23,7 @@ from sexton.store.retention import Limits, drop_replaced
 from sexton.store.runs import LISTED, Runs, decoded, encoded, joined, pieces
 from sexton.store.sealed import TableFile
 from sexton.store.verify import verify
-from tests.store.test_hostile import replace_table
-from tests.support.recordings import BOOT, WALL_S, write_sealed
+from tests.support.recordings import BOOT, WALL_S, replace_table, table_of, write_sealed
 
 START_S = 3600.0 - WALL_S % 3600
 NAMES = ["pgfault", "a\udcff\x1b[0m", *(f"counter_{number}" for number in range(6))]
@@ -128,8 +128,8 @@ def test_an_hour_of_wide_rows_is_cut_by_time_and_reads_back_the_same(tmp_path, m
         write_sealed(tmp_path, [{Interrupt: batches}], 1 + index)
     assert compact(tmp_path, Limits(1e12, 1 << 40), settled_s=None).segments == 1
     drop_replaced(tmp_path / "segments")
-    path = next((tmp_path / "segments").glob("*/interrupt.parquet"))
-    assert pq.ParquetFile(path).num_row_groups == 3
+    segment = next((tmp_path / "segments").iterdir())
+    assert parquet(segment, "interrupt").num_row_groups == 3
     found = reader_of(tmp_path).between(Interrupt, START_S + 130, START_S + 140)
     assert [batch.rows for batch in found] == [batch.rows for batch in every[130:141]]
     assert verify(tmp_path).whole
@@ -138,19 +138,19 @@ def test_an_hour_of_wide_rows_is_cut_by_time_and_reads_back_the_same(tmp_path, m
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_file_is_opened_once(hour, monkeypatch, listed):
     opened: list[str] = []
-    original = sealed.read_plain
+    original = sealed.open_table
 
-    def reading(path, *arguments, **options):
-        opened.append(path.name)
-        return original(path, *arguments, **options)
+    def opening(directory, name, *arguments):
+        opened.append(name)
+        return original(directory, name, *arguments)
 
     reader = reader_of(hour)
-    monkeypatch.setattr(sealed, "read_plain", reading)
+    monkeypatch.setattr(sealed, "open_table", opening)
     if not listed:
         monkeypatch.setattr(TableFile, "runs", lambda *_: None)
     assert list(reader.columns(VmCounter, ("value",)))
     assert reader.distinct(VmCounter, ("name",))
-    assert opened.count("vm_counter.parquet") == 1
+    assert opened.count("vm_counter") == 1
 
 
 def test_what_was_read_is_not_sent_to_another_process(hour):
@@ -215,21 +215,23 @@ def test_a_counter_that_never_changed_is_not_decoded(hour, monkeypatch):
     assert "read_mono_s" not in every["columns"], "the times of one run are those of all"
 
 
+def parquet(segment: Path, name: str) -> pq.ParquetFile:
+    return pq.ParquetFile(pa.BufferReader(table_of(segment, name)))
+
+
 def with_list(hour: Path, change) -> None:
     """Change the list of runs in the file of an hour's counters."""
     (segment,) = (hour / "segments").iterdir()
-    source = pq.ParquetFile(segment / "vm_counter.parquet")
+    source = parquet(segment, "vm_counter")
     groups = [source.read_row_group(at) for at in range(source.num_row_groups)]
     listed = json.loads(source.metadata.metadata[LISTED])
     change(listed)
-    made = segment.parent / "made.parquet"
+    made = pa.BufferOutputStream()
     with pq.ParquetWriter(made, groups[0].schema, store_schema=False) as writer:
         for group in groups:
             writer.write_table(group)
         writer.add_key_value_metadata({LISTED: json.dumps(listed)})
-    content = made.read_bytes()
-    made.unlink()
-    replace_table(segment, "vm_counter", content, source.metadata.num_rows)
+    replace_table(segment, "vm_counter", made.getvalue().to_pybytes())
 
 
 def _other_things(listed):

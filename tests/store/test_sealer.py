@@ -16,7 +16,7 @@ import pytest
 from sexton.errors import StoreError
 from sexton.store import sealed
 from sexton.store.journal import OpenSegment
-from sexton.store.layout import ASIDE, Lock, prepare, segment_name, segments_in
+from sexton.store.layout import ASIDE, FORMAT, Lock, prepare, segment_name, segments_in
 from sexton.store.recording import Recording
 from sexton.store.schema import tables
 from sexton.store.sealed import seal
@@ -159,6 +159,20 @@ def test_a_reader_beside_a_recorder_meets_nothing_half_and_no_gap(tmp_path: Path
         child.join()
 
 
+def test_a_flush_that_is_being_written_is_not_reported_as_lost(tmp_path: Path):
+    opened = write_open(tmp_path, [simple(1.0), simple(3.0)])
+    journal = opened / "journal"
+    journal.write_bytes(journal.read_bytes()[:-9])
+    lock = Lock(tmp_path)
+    recording = Recording(tmp_path)
+    (segment,) = recording.segments
+    assert [batch.mono_s for batch in segment.batches(CORE)] == [1.0, 2.0]
+    assert recording.problems == []
+    lock.release()
+    (problem,) = Recording(tmp_path).problems
+    assert problem.endswith("its last line is torn, one flush is lost")
+
+
 def hold(directory: Path, connection: Connection) -> None:
     Lock(directory)
     connection.send(os.getpid())
@@ -240,7 +254,7 @@ def test_one_whose_sealed_twin_is_damaged_is_sealed_anew(tmp_path: Path):
 
 
 def test_a_segment_that_a_newer_version_left_open_is_kept_as_it_is(tmp_path: Path):
-    newer = {**HEADER, "schema": "sexton.recording/2"}
+    newer = {**HEADER, "schema": f"sexton.recording/{FORMAT + 1}"}
     opened = write_open(tmp_path, [simple(1.0)], header=newer)
     before = {path.name: path.read_bytes() for path in opened.iterdir()}
     notes = take_over(tmp_path)
@@ -249,9 +263,8 @@ def test_a_segment_that_a_newer_version_left_open_is_kept_as_it_is(tmp_path: Pat
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
     recording = Recording(tmp_path)
     assert recording.segments == []
-    assert [
-        problem for problem in recording.problems if "newer Sexton (sexton.recording/2)" in problem
-    ]
+    newest = f"newer Sexton (sexton.recording/{FORMAT + 1})"
+    assert [problem for problem in recording.problems if newest in problem]
 
 
 def test_a_recorder_that_was_killed_as_it_began_leaves_nothing(tmp_path: Path):

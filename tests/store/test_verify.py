@@ -8,12 +8,21 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.errors import StoreError
 from sexton.store.verify import DAMAGED, FOREIGN, TORN, verify
-from tests.support.recordings import manifest_of, resign, simple, write_open, write_sealed
+from tests.support.examples import examples
+from tests.support.recordings import (
+    damage_table,
+    manifest_of,
+    resign,
+    scratch,
+    simple,
+    write_open,
+    write_sealed,
+)
 
 
 @pytest.fixture
@@ -62,34 +71,45 @@ def test_what_is_no_recording_is_refused(tmp_path: Path):
         verify(tmp_path / "none")
 
 
-@pytest.mark.parametrize("name", ["core_times.parquet", "reading.parquet", "manifest.json"])
-def test_one_flipped_bit_in_a_sealed_file_is_found_and_named(recording: Path, name: str):
-    path = sealed(recording) / name
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    place = only(recording, DAMAGED)
-    assert place.startswith(f"segments/{sealed(recording).name}")
-    assert name == "manifest.json" or place.endswith(name)
+@pytest.mark.parametrize("name", ["core_times", "reading"])
+def test_one_flipped_bit_in_a_table_is_found_and_named(recording: Path, name: str):
+    damage_table(sealed(recording), name)
+    place = f"segments/{sealed(recording).name}/tables.zip/{name}.parquet"
+    assert only(recording, DAMAGED) == place
 
 
-@pytest.mark.parametrize("name", ["core_times.parquet", "manifest.json"])
+@settings(max_examples=examples(60))
+@given(st.data())
+def test_one_flipped_bit_anywhere_in_a_sealed_segment_is_found(data):
+    with scratch() as place:
+        segment = write_sealed(place, [simple(100.0)], 1)
+        path = segment / data.draw(st.sampled_from(["tables.zip", "manifest.json"]))
+        content = bytearray(path.read_bytes())
+        bit = data.draw(st.integers(0, len(content) * 8 - 1))
+        content[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        assert only(place, DAMAGED).startswith(f"segments/{segment.name}")
+
+
+@pytest.mark.parametrize("name", ["tables.zip", "manifest.json"])
 def test_a_missing_file_is_damage(recording: Path, name: str):
     (sealed(recording) / name).unlink()
     assert only(recording, DAMAGED)
 
 
 def test_a_truncated_file_is_damage(recording: Path):
-    path = sealed(recording) / "mark.parquet"
+    path = sealed(recording) / "tables.zip"
     os.truncate(path, path.stat().st_size - 10)
-    assert only(recording, DAMAGED).endswith("mark.parquet")
+    assert only(recording, DAMAGED).endswith("tables.zip")
+    os.truncate(path, manifest_of(path.parent)["tables"]["mark"]["offset"] + 10)
+    assert only(recording, DAMAGED).endswith("tables.zip/mark.parquet")
 
 
 def test_a_pipe_that_bears_a_tables_name_does_not_hold_us(recording: Path):
-    path = sealed(recording) / "core_times.parquet"
+    path = sealed(recording) / "tables.zip"
     path.unlink()
     os.mkfifo(path)
-    assert only(recording, DAMAGED).endswith("core_times.parquet")
+    assert only(recording, DAMAGED).endswith("tables.zip")
 
 
 def test_a_manifest_that_belongs_elsewhere_is_damage(recording: Path):

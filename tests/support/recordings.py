@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sexton.model.row import Row, fields_of
 from sexton.model.window import Batch, SourceState
 from sexton.store.journal import OpenSegment
-from sexton.store.layout import MANIFEST, prepare, segment_name
+from sexton.store.layout import MANIFEST, TABLES, prepare, segment_name
 from sexton.store.schema import tables
 from sexton.store.sealed import seal
 
@@ -136,6 +136,33 @@ def manifest_of(segment: Path) -> dict[str, Any]:
     """A manifest, unchecked."""
     document: dict[str, Any] = json.loads((segment / MANIFEST).read_bytes().partition(b"\n")[2])
     return document
+
+
+def table_of(segment: Path, name: str) -> bytes:
+    """A sealed table: a Parquet file."""
+    entry = manifest_of(segment)["tables"][name]
+    return (segment / TABLES).read_bytes()[entry["offset"] :][: entry["bytes"]]
+
+
+def replace_table(segment: Path, name: str, content: bytes, rows: int | None = None) -> None:
+    """Put another table there, with checksums that fit."""
+    told = manifest_of(segment)
+    entry = told["tables"][name]
+    with open(segment / TABLES, "ab") as file:
+        entry["offset"] = file.tell()
+        file.write(content)
+    entry |= {"bytes": len(content), "crc32": zlib.crc32(content)}
+    entry |= {} if rows is None else {"rows": rows}
+    whole = (segment / TABLES).read_bytes()
+    resign(segment, {**told, "file": {"bytes": len(whole), "crc32": zlib.crc32(whole)}})
+
+
+def damage_table(segment: Path, name: str) -> None:
+    """Flip one bit in the middle of a table."""
+    entry = manifest_of(segment)["tables"][name]
+    content = bytearray((segment / TABLES).read_bytes())
+    content[entry["offset"] + entry["bytes"] // 2] ^= 1
+    (segment / TABLES).write_bytes(content)
 
 
 def resign(segment: Path, told: Mapping[str, Any]) -> None:

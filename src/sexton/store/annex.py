@@ -1,7 +1,7 @@
 """An annex: tables that belong to a segment but are ready later, such as decoded stacks.
 
 A sealed segment never changes. Tables that are ready later are sealed into a subdirectory,
-``segments/SEGMENT/profile-<stamp>/``, in the same way: Parquet files and a manifest with their
+``segments/SEGMENT/profile-<stamp>/``, in the same way: tables and a manifest with their
 checksums, written under ``stacks/``, synced and renamed. So an annex is complete or absent;
 retention, pins and copies include it with its segment, and readers that do not know annexes see the
 segment unchanged.
@@ -260,22 +260,23 @@ def write_annex(
     `header` has at least "boot_id", "start" and "end" (each (monotonic, UNIX) seconds). Raises
     `FileNotFoundError` if the segment was deleted meanwhile.
     """
-    from sexton.store.sealed import new_directory, store_file, store_table
+    from sexton.store.sealed import TablesFile, new_directory, store_file
 
     if not is_annex(name):
         raise ValueError(f"not an annex: {name!r}")
     aside = segment.parent.parent / "stacks" / f"{ASIDE}{name}"
     with new_directory(aside, segment / name):
-        described = {
-            key: store_table(aside, key, stored.groups, stored.how)
-            for key, stored in tables.items()
-        }
+        with TablesFile(aside) as file:
+            described = {
+                key: file.add(key, stored.groups, stored.how) for key, stored in tables.items()
+            }
         manifest = {
             **header,
             "schema": SCHEMA,
             "annex": name,
             "segment": segment.name,
             "tables": described,
+            "file": file.whole(),
         }
         store_file(aside / MANIFEST, signed(manifest))
     return segment / name

@@ -1,7 +1,7 @@
 """Compaction: the sealed segments of an hour become one segment.
 
-The recorder seals a segment every few minutes, with a file per table. Twelve hours of that are
-thousands of files, and opening them takes longer than reading them. So when an hour is over and
+The recorder seals a segment every few minutes. Twelve hours of that are hundreds of files with tens
+of tables each, and opening those takes longer than reading them. So when an hour is over and
 settled (shipped, stacks decoded), its segments are merged into one with the same layout. See ADR
 0021.
 
@@ -48,7 +48,7 @@ from sexton.store.recording import GAP_S, JUMP_S
 from sexton.store.retention import Limits
 from sexton.store.runs import changes, key_codes
 from sexton.store.schema import tables, texts_of
-from sexton.store.sealed import column_options, new_directory, open_table, store_file, store_table
+from sexton.store.sealed import TablesFile, column_options, new_directory, open_table, store_file
 
 HOUR_S = 3600.0
 #: An hour is compacted when its end is this old: by then its pins are shipped and perf's last file
@@ -89,7 +89,7 @@ class _Sealed:
         return float(wall - mono)
 
     def header(self) -> dict[str, Any]:
-        own = ("sequence", "segment", "start", "end", "tables", "states")
+        own = ("sequence", "segment", "start", "end", "tables", "file", "states")
         return {key: value for key, value in self.manifest.items() if key not in own}
 
 
@@ -191,7 +191,8 @@ def _merge(segments: Path, group: Sequence[_Sealed]) -> int:
     first, last = group[0], group[-1]
     name = segment_name(first.name.sequence, first.manifest["start"][1], last.name.last).text
     with new_directory(segments / f"{ASIDE}{name}", segments / name) as aside:
-        described = _merge_tables(aside, group)
+        with TablesFile(aside) as file:
+            described = _merge_tables(file, group)
         states = [state for segment in group for state in segment.manifest.get("states", ())]
         counted = Counter((str(state[0]), str(state[2])) for state in states)
         manifest = {
@@ -202,6 +203,7 @@ def _merge(segments: Path, group: Sequence[_Sealed]) -> int:
             "start": min(segment.manifest["start"] for segment in group),
             "end": max(segment.manifest["end"] for segment in group),
             "tables": described,
+            "file": file.whole(),
             "states": last.manifest.get("states", []),
             "compacted": {
                 "segments": len(group),
@@ -215,14 +217,14 @@ def _merge(segments: Path, group: Sequence[_Sealed]) -> int:
     return table_bytes(manifest)
 
 
-def _merge_tables(aside: Path, group: Sequence[_Sealed]) -> dict[str, dict[str, Any]]:
+def _merge_tables(file: TablesFile, group: Sequence[_Sealed]) -> dict[str, dict[str, Any]]:
     described: dict[str, dict[str, Any]] = {}
     names = dict.fromkeys(name for segment in group for name in segment.manifest["tables"])
     for name in names:
         spans = [segment.manifest["tables"].get(name, {}) for segment in group]
         entry: dict[str, Any] = {"rows": 0}
         if any("crc32" in span for span in spans):
-            entry = _merge_table(aside, name, group)
+            entry = _merge_table(file, name, group)
         if batches := sum(span.get("batches", 0) for span in spans):
             entry["batches"] = batches
             entry["first"] = min(span["first"] for span in spans if "first" in span)
@@ -231,12 +233,12 @@ def _merge_tables(aside: Path, group: Sequence[_Sealed]) -> dict[str, dict[str, 
     return described
 
 
-def _merge_table(aside: Path, name: str, group: Sequence[_Sealed]) -> dict[str, Any]:
+def _merge_table(file: TablesFile, name: str, group: Sequence[_Sealed]) -> dict[str, Any]:
     first = next(_parts(name, group))[0].schema
     options = column_options(name, first, hours=True)
     kind = tables().get(name)
     keys = () if kind is None else kind.entity
-    return store_table(aside, name, _row_groups(name, group), options, keys)
+    return file.add(name, _row_groups(name, group), options, keys)
 
 
 def _row_groups(name: str, group: Sequence[_Sealed]) -> Iterator[pa.Table]:

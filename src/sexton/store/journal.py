@@ -198,7 +198,8 @@ class TooLarge(StoreError):
 
 
 class Recovered(NamedTuple):
-    """What an open segment's journal covers. `cut` says where the journal itself ends early.
+    """What an open segment's journal covers. `cut` says where the journal itself ends early;
+    `torn`: only its last line does, as it does for an instant while a recorder writes it.
 
     `tables` may include tables that this version does not know. `too_large`: one was left out that
     a process with more memory could read.
@@ -209,6 +210,7 @@ class Recovered(NamedTuple):
     states: list[list[Any]]
     problems: list[str]
     cut: str = ""
+    torn: bool = False
     too_large: bool = False
 
 
@@ -268,18 +270,14 @@ def recover(directory: Path) -> Recovered:
     if READING in pieces and problems:
         listed = found.get(READING)
         found[READING] = with_unlisted(READINGS.empty_table() if listed is None else listed, found)
-    cut = _cut(directory.name, content[length:])
-    return Recovered(header, found, states, problems, cut, too_large)
-
-
-def _cut(name: str, left: bytes) -> str:
-    """What is wrong with the end of the journal; empty if nothing is."""
-    if not left:
-        return ""
+    left = content[length:]
     later = flushes_after(left)
-    if not later:
-        return f"{name}/{JOURNAL}: its last line is torn, one flush is lost"
-    return f"{name}/{JOURNAL}: a line is damaged, {later} flushes after it are lost with it"
+    cut = f"{directory.name}/{JOURNAL}: " if left else ""
+    if later:
+        cut += f"a line is damaged, {later} flushes after it are lost with it"
+    elif left:
+        cut += "its last line is torn, one flush is lost"
+    return Recovered(header, found, states, problems, cut, bool(left) and not later, too_large)
 
 
 def flushes_after(left: bytes) -> int:

@@ -6,7 +6,7 @@
     status.json           the recorder's cost, size and paused sources
     marks/                marks that the recorder has not read yet
     open/SEGMENT/         the last minutes: <table>.rows, and how far they count: journal
-    segments/SEGMENT/     sealed minutes, or a compacted hour: <table>.parquet and manifest.json
+    segments/SEGMENT/     sealed minutes, or a compacted hour: tables.zip and manifest.json
     pins/                 spans that retention must keep
     stacks/, rings/       perf's rotated files, and event rings captured at an alarm
     symbols/              cache of program symbols by build id, for decoding
@@ -17,9 +17,9 @@ segments with these sequence numbers; until they are deleted, readers ignore the
 starts with a dot is still being written.
 All files are mode 0600: process names and kernel messages are private.
 
-A manifest lists a sealed directory's tables with their checksums: a line with the manifest's own
-checksum and a line of JSON. `FORMAT` counts changes of meaning; a recording with a higher number is
-refused. Nothing here imports Arrow.
+A manifest lists a sealed directory's tables with their places and checksums: a line with the
+manifest's own checksum and a line of JSON. `FORMAT` counts changes of meaning; a recording with a
+higher number is refused. Format 1 had a file per table. Nothing here imports Arrow.
 """
 
 from __future__ import annotations
@@ -185,8 +185,27 @@ def _segment_directories(directory: Path) -> list[SegmentName]:
 def read_plain(path: Path, most: int, exactly: bool = False) -> bytes:
     """At most the first `most` bytes of a regular file; `OSError` if it is something else.
 
-    Nothing in a recording's directory may block us: no pipe, device, link or endless file. With
-    `exactly`, a file of another size is refused without reading it.
+    With `exactly`, a file of another size is refused without reading it.
+    """
+    with open_plain(path) as (descriptor, size):
+        if exactly and size != most:
+            raise OSError(errno.EINVAL, f"{size} bytes, sealed with {most}")
+        return _read(descriptor, 0, min(most, size + 1))
+
+
+def read_part(path: Path, start: int, length: int) -> bytes:
+    """These bytes of a regular file; `OSError` if it is something else, or shorter."""
+    with open_plain(path) as (descriptor, size):
+        if start + length > size:
+            raise OSError(errno.EINVAL, f"{size} bytes, sealed with at least {start + length}")
+        return _read(descriptor, start, length)
+
+
+@contextlib.contextmanager
+def open_plain(path: Path) -> Iterator[tuple[int, int]]:
+    """A descriptor of a regular file, and its size; `OSError` if it is something else.
+
+    Nothing in a recording's directory may block us: no pipe, device, link or endless file.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags)
@@ -194,14 +213,17 @@ def read_plain(path: Path, most: int, exactly: bool = False) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a plain file")
-        if exactly and status.st_size != most:
-            raise OSError(errno.EINVAL, f"{status.st_size} bytes, sealed with {most}")
-        pieces: list[bytes] = []  # mostly one, which is then not copied
-        while most > 0 and (piece := os.read(descriptor, min(most, status.st_size + 1))):
-            pieces.append(piece)
-            most -= len(piece)
+        yield descriptor, status.st_size
     finally:
         os.close(descriptor)
+
+
+def _read(descriptor: int, start: int, length: int) -> bytes:
+    """These bytes, or fewer at the end of the file."""
+    pieces: list[bytes] = []  # mostly one, which is then not copied
+    while length > 0 and (piece := os.pread(descriptor, length, start)):
+        pieces.append(piece)
+        start, length = start + len(piece), length - len(piece)
     return b"".join(pieces)
 
 
@@ -349,10 +371,12 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-FORMAT = 1
+FORMAT = 2
 #: The schema that manifests and journals declare.
 SCHEMA = f"sexton.recording/{FORMAT}"
 MANIFEST = "manifest.json"
+#: All tables of a sealed directory: a ZIP archive of Parquet files.
+TABLES = "tables.zip"
 _MOST_MANIFEST = 16 << 20
 #: More tables or sources than any version will have.
 _MOST_TABLES = 2000
@@ -408,11 +432,14 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
         if "/" in name or not isinstance(entry, dict):
             raise ValueError("not a table")
         needed = ("bytes", "crc32", "rows") if "crc32" in entry else ()
-        for key in ("bytes", "crc32", "rows", "batches"):
+        for key in ("bytes", "crc32", "rows", "batches", "offset"):
             if (key in entry or key in needed) and not _is_count(entry[key]):
                 raise ValueError("not a number")
         for edge in ("first", "last") if entry.get("batches") else ():
             check_moment(entry[edge])
+    for key in ("bytes", "crc32") if "file" in manifest else ():
+        if not _is_count(manifest["file"][key]):
+            raise ValueError("not a number")
     for edge in ("start", "end"):
         if manifest[edge] is not None:
             check_moment(manifest[edge])

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from sexton.errors import StoreError
 from sexton.store.annex import LONGEST_RAW_S, annex_names
 from sexton.store.journal import JOURNAL, MOST_JOURNAL, stream_path, whole_lines
-from sexton.store.layout import MANIFEST, read_manifest, read_plain
+from sexton.store.layout import MANIFEST, TABLES, read_manifest, read_plain
 from sexton.store.pins import Spanned
 
 _LOOSE = ("rings", "stacks")
@@ -73,11 +73,11 @@ def pieces_of(path: Path) -> list[Piece]:
 
 
 def _sealed(place: str, path: Path) -> list[Piece]:
-    names = [
-        f"{name}.parquet"
+    names = dict.fromkeys(
+        TABLES if "offset" in entry else f"{name}.parquet"
         for name, entry in read_manifest(path)["tables"].items()
         if "crc32" in entry and _TABLE.fullmatch(name)
-    ]
+    )
     sizes = {name: _size(path / name) for name in [*names, MANIFEST]}
     return [
         Piece(f"{place}/{name}", path / name, size)

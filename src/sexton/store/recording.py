@@ -30,6 +30,7 @@ from sexton.store.layout import (
     SegmentName,
     check_manifest,
     current,
+    is_locked,
     parse_name,
     read_manifest,
     require_recording,
@@ -83,8 +84,10 @@ class Segment:
             self.manifest = read_manifest(path)
         else:
             self._recovered = recover(path)
-            for problem in (*self._recovered.problems, self._recovered.cut):
+            for problem in self._recovered.problems:
                 self.report(problem)
+            if not (self._recovered.torn and _being_written(path)):
+                self.report(self._recovered.cut)
             self.manifest = self._as_manifest(self._recovered)
             try:
                 check_manifest(self.manifest)
@@ -376,6 +379,11 @@ def _select(found: pa.Table, columns: Sequence[str] | None) -> pa.Table:
     if columns is None:
         return found
     return found.select([column for column in columns if column in found.column_names])
+
+
+def _being_written(opened: Path) -> bool:
+    """Whether a recorder may be in the middle of a flush to this segment."""
+    return opened.parent.name == "open" and is_locked(opened.parent.parent)
 
 
 def _bytes_in(place: Path) -> int:

@@ -1,11 +1,16 @@
-"""A sealed segment: Parquet files that never change again, and a manifest with their checksums.
+"""A sealed segment: tables that never change again, and a manifest with their checksums.
+
+All tables are in one file, a ZIP archive of Parquet files: a night of 35 tables an hour would be
+hundreds of files. The archive does not compress again, so the manifest says where each table
+begins, it is read from there, and any other tool can unpack it. Before format 2 each table was a
+file of its own.
 
 A segment is written under a temporary name, synced and renamed, so one with a final name is
-complete. Within a file the rows of one thing (a core, a process, a counter) are together in time
+complete. Within a table the rows of one thing (a core, a process, a counter) are together in time
 order: neighbouring values of a counter differ little and compress well. `read_position` restores
 the order within a reading.
 
-Files are read as a whole and checked against the manifest before Arrow parses them: flipped bits
+Tables are read as a whole and checked against the manifest before Arrow parses them: flipped bits
 and foreign files are reported and skipped, never parsed. A checksum does not protect against a file
 that was crafted, so the memory a table needs is checked before it is decoded, and every offset and
 code after that.
@@ -17,6 +22,7 @@ import contextlib
 import os
 import shutil
 import threading
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,7 +46,10 @@ from sexton.store.layout import (
     ASIDE,
     MANIFEST,
     SCHEMA,
+    TABLES,
+    open_plain,
     read_manifest,
+    read_part,
     read_plain,
     remove,
     signed,
@@ -73,11 +82,12 @@ class Contents(NamedTuple):
 def write_segment(segments: Path, name: str, contents: Contents) -> Path:
     """Write one sealed segment; returns its path. A failure leaves nothing behind."""
     with new_directory(segments / f"{ASIDE}{name}", segments / name) as aside:
-        described = {READING: _write(aside, READING, contents.readings)}
-        for kind, found in contents.tables.items():
-            described[table(kind)] = _write(aside, table(kind), ordered(kind, found))
-        for unknown, found in contents.unknown.items():
-            described[unknown] = _write(aside, unknown, found)
+        with TablesFile(aside) as file:
+            described = {READING: _write(file, READING, contents.readings)}
+            for kind, found in contents.tables.items():
+                described[table(kind)] = _write(file, table(kind), ordered(kind, found))
+            for unknown, found in contents.unknown.items():
+                described[unknown] = _write(file, unknown, found)
         spans = spans_of(contents.readings)
         for key, span in spans.items():
             described.setdefault(key, {"rows": 0}).update(span)
@@ -88,6 +98,7 @@ def write_segment(segments: Path, name: str, contents: Contents) -> Path:
             "start": _edge(spans, "first", min),
             "end": _edge(spans, "last", max),
             "tables": described,
+            "file": file.whole(),
             "states": list(contents.states),
         }
         store_file(aside / MANIFEST, signed(manifest))
@@ -346,10 +357,13 @@ def open_table(
     described = manifest["tables"].get(name)
     if described is None or "crc32" not in described:
         return None
-    path = directory / f"{name}.parquet"
-    place = f"{directory.name}/{path.name}"
+    size = int(described["bytes"])
+    place = table_place(directory.name, name, described)
     try:
-        content = read_plain(path, int(described["bytes"]), exactly=True)
+        if "offset" in described:
+            content = read_part(directory / TABLES, int(described["offset"]), size)
+        else:
+            content = read_plain(directory / f"{name}.parquet", size, exactly=True)
     except MemoryError:
         raise StoreError(f"{place}: too large for the memory that is allowed") from None
     except OSError as error:
@@ -375,9 +389,14 @@ def open_table(
     return opened
 
 
-def _write(directory: Path, name: str, content: pa.Table) -> dict[str, Any]:
+def table_place(directory: str, name: str, described: Mapping[str, Any]) -> str:
+    """Where a table is, for messages."""
+    return f"{directory}/{f'{TABLES}/' if 'offset' in described else ''}{name}.parquet"
+
+
+def _write(file: TablesFile, name: str, content: pa.Table) -> dict[str, Any]:
     """One table of a segment."""
-    return store_table(directory, name, [content], column_options(name, content.schema))
+    return file.add(name, [content], column_options(name, content.schema))
 
 
 def column_options(name: str, schema: pa.Schema, hours: bool = False) -> dict[str, Any]:
@@ -404,16 +423,66 @@ def column_options(name: str, schema: pa.Schema, hours: bool = False) -> dict[st
     }
 
 
-def store_table(
-    directory: Path,
-    name: str,
-    groups: Iterable[pa.Table],
-    how: Mapping[str, Any],
-    keys: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Write a Parquet file with one row group per table and these options of
-    `pyarrow.parquet.ParquetWriter`; returns its manifest entry. With `keys`, the columns that
-    identify a thing, the file lists its runs."""
+class TablesFile:
+    """The tables of a sealed directory, being written into one new file; synced when closed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / TABLES
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._stream = os.fdopen(os.open(self._path, flags, 0o600), "w+b")
+        self._zip = zipfile.ZipFile(self._stream, "w")
+
+    def __enter__(self) -> TablesFile:
+        return self
+
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        try:
+            if failed is None:
+                self._zip.close()
+                self._stream.flush()
+                os.fsync(self._stream.fileno())
+        finally:
+            self._zip.fp = None  # else it is written to once more when it is deleted
+            with contextlib.suppress(OSError):
+                self._stream.close()
+
+    def add(
+        self,
+        name: str,
+        groups: Iterable[pa.Table],
+        how: Mapping[str, Any],
+        keys: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Add a table with one row group per part and these options of
+        `pyarrow.parquet.ParquetWriter`; returns its manifest entry. With `keys`, the columns that
+        identify a thing, it lists its runs."""
+        content, rows = _parquet(groups, how, keys)
+        member = zipfile.ZipInfo(f"{name}.parquet")
+        member.external_attr = 0o600 << 16
+        self._zip.writestr(member, content)
+        self._stream.flush()  # a full disk is noticed here, and not when the table is forgotten
+        offset = self._stream.tell() - content.size
+        return {"rows": rows, "offset": offset, "bytes": content.size, "crc32": member.CRC}
+
+    def whole(self) -> dict[str, int]:
+        """The size and checksum of the whole file, for the manifest."""
+        size, checksum = whole_file(self._path)
+        return {"bytes": size, "crc32": checksum}
+
+
+def whole_file(path: Path) -> tuple[int, int]:
+    """The size and checksum of a regular file; `OSError` if it is something else."""
+    checksum = at = 0
+    with open_plain(path) as (descriptor, size):
+        while piece := os.pread(descriptor, 1 << 20, at):
+            checksum, at = zlib.crc32(piece, checksum), at + len(piece)
+    return size, checksum
+
+
+def _parquet(
+    groups: Iterable[pa.Table], how: Mapping[str, Any], keys: Sequence[str]
+) -> tuple[pa.Buffer, int]:
+    """A table as a Parquet file in memory, and its number of rows."""
     sink = pa.BufferOutputStream()
     zstd = {"compression": "zstd", "compression_level": _ZSTD_LEVEL}
     options = {**zstd, "store_schema": False, **how}
@@ -431,9 +500,7 @@ def store_table(
         listed = encoded(keys, runs)
         if listed is not None:
             writer.add_key_value_metadata({LISTED: listed})
-    written = sink.getvalue()
-    store_file(directory / f"{name}.parquet", written)
-    return {"rows": rows, "bytes": written.size, "crc32": zlib.crc32(written)}
+    return sink.getvalue(), rows
 
 
 def spans_of(readings: pa.Table) -> dict[str, dict[str, Any]]:

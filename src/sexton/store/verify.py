@@ -41,6 +41,7 @@ from sexton.store.layout import (
     ASIDE,
     DIRECTORIES,
     MANIFEST,
+    TABLES,
     current,
     is_locked,
     parse_name,
@@ -51,7 +52,7 @@ from sexton.store.layout import (
 from sexton.store.pins import pins_in
 from sexton.store.runs import described as described_runs
 from sexton.store.schema import check_times, tables
-from sexton.store.sealed import open_table
+from sexton.store.sealed import open_table, table_place, whole_file
 
 DAMAGED, FOREIGN, TORN = "damaged", "foreign", "torn"
 FLUSH_S = 5.0
@@ -168,24 +169,42 @@ def _check_sealed(path: Path, place: str, kind: str, found: Verified) -> list[os
     found.bytes += plain.stat().st_size
     if manifest.get(kind) != path.name:
         found.add(DAMAGED, place, f"its manifest belongs to {manifest.get(kind)}")
-    for name, described in manifest["tables"].items():
-        if "crc32" not in described:
-            continue
-        file = f"{name}.parquet"
+    sealed = {name: it for name, it in manifest["tables"].items() if "crc32" in it}
+    files = {name: TABLES if "offset" in it else f"{name}.parquet" for name, it in sealed.items()}
+    missing = set()
+    for file in dict.fromkeys(files.values()):
         entry = listing.pop(file, None)
-        if entry is None or not entry.is_file(follow_symlinks=False):
-            if path.exists():
-                found.add(DAMAGED, f"{place}/{file}", "is missing" if entry is None else "no file")
+        if entry is not None and entry.is_file(follow_symlinks=False):
+            found.files += 1
+            found.bytes += entry.stat().st_size
             continue
-        found.files += 1
-        found.bytes += entry.stat().st_size
+        missing.add(file)
+        if path.exists():
+            found.add(DAMAGED, f"{place}/{file}", "is missing" if entry is None else "no file")
+    sound = not missing
+    for name, it in sealed.items():
+        if files[name] in missing:
+            continue
         try:
             rows = _read_through(path, name, manifest)
         except StoreError as error:
-            found.add(DAMAGED, f"{place}/{file}", _without(str(error), f"{path.name}/{file}"))
+            sound = False
+            detail = _without(str(error), table_place(path.name, name, it))
+            found.add(DAMAGED, table_place(place, name, it), detail)
             continue
         found.rows += rows if name != READING else 0
+    if sound and TABLES in files.values() and not _as_sealed(path, manifest) and path.exists():
+        found.add(DAMAGED, f"{place}/{TABLES}", "differs between its tables from what was sealed")
     return list(listing.values())
+
+
+def _as_sealed(path: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether the file of all tables is the one that was sealed, between the tables too."""
+    sealed = manifest.get("file", {})
+    try:
+        return whole_file(path / TABLES) == (sealed.get("bytes"), sealed.get("crc32"))
+    except OSError:
+        return False
 
 
 def _read_through(path: Path, name: str, manifest: Mapping[str, Any]) -> int:

@@ -32,6 +32,7 @@ from tests.support.recordings import (
     HOSTILE,
     WALL_S,
     cores,
+    damage_table,
     marks,
     write_open,
     write_sealed,
@@ -197,9 +198,7 @@ def test_a_damaged_table_is_reported_and_the_rest_is_drawn(tmp_path: Path):
         batches = [held(second, 0.5) for second in range(start, start + 10)]
         place = write_sealed(tmp_path, flush(batches), sequence)
         if sequence == 2:
-            damaged = place / "core_times.parquet"
-            damaged.chmod(0o600)
-            damaged.write_bytes(b"x" * damaged.stat().st_size)
+            damage_table(place, "core_times")
     view = View.open(tmp_path)
     # The step over what is missing is short enough, but readings were lost in it: as in the table
     # and in the verdict it is unknown.

@@ -1,8 +1,8 @@
-"""The recording that every later version must be able to read.
+"""The recordings that every later version must be able to read, one for each format.
 
-Made once, by the first version that wrote recordings: ``python -m tests.support.format_1 DIR``
-(it refuses a directory that is there). Never made anew: a recording of the next format goes into a
-directory beside it.
+Each was made once, by the first version that wrote that format: ``python -m tests.support.formats
+DIR`` (it refuses a directory that is there). None is made anew: a recording of the next format goes
+into a directory beside them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.recordings import BOOT, write_open, write_sealed
 from tests.support.windows import load_window
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-PLACE = FIXTURES / "recordings" / "format-1"
+PLACES = {number: FIXTURES / "recordings" / f"format-{number}" for number in (1, 2)}
 #: A core that is held in the kernel, which a detector must still find.
 STORY = FIXTURES / "detectors" / "saturated_core" / "present.json"
 TOLD = ("core_times", "thread")
