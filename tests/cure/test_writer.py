@@ -374,6 +374,31 @@ def test_an_empty_cgroup_is_removed_whatever_its_name(name: str):
 
 
 @pytest.mark.root
+@pytest.mark.parametrize("left_over", [False, True])
+def test_a_cgroup_that_is_made_is_removed_whoever_made_it(left_over: bool):
+    with scratch_cgroup() as (_, parent):
+        if left_over:  # by a child that was killed in between
+            (parent / "new").mkdir()
+        writer = LiveWriter(open_host())
+
+        def number_of(name: str) -> int:  # kernfs numbers what is made, one after the other
+            (parent / name).mkdir()
+            return (parent / name).stat().st_ino
+
+        first, second = number_of("a"), number_of("b")
+        writer.make_and_remove_cgroup(f"{parent}/new")
+        assert sorted(path.name for path in parent.iterdir() if path.is_dir()) == ["a", "b"]
+        if not left_over:
+            assert number_of("c") - second >= 2 * (second - first)
+
+
+@pytest.mark.root
+def test_no_directory_is_made_outside_a_cgroup_hierarchy(tmp_path: Path):
+    with pytest.raises(CommandError, match="not in a cgroup hierarchy"):
+        LiveWriter(open_host()).make_and_remove_cgroup(f"{tmp_path}/new")
+
+
+@pytest.mark.root
 def test_a_cgroup_with_a_process_in_it_stays():
     with scratch_cgroup() as (_, parent):
         (parent / "home").mkdir()

@@ -5,6 +5,7 @@ It can do only this, and checks each request again, regardless of the caller:
 - write to a kernel control file (`memory.force_empty` and `memory.reclaim` in a mounted cgroup
   hierarchy, ``/proc/sys/vm/drop_caches``), from a child process that can be killed;
 - `rmdir` a cgroup, which the kernel refuses while anything is in it;
+- make an empty cgroup and remove it again, in such a child;
 - create and remove files, links and directories directly below systemd's configuration
   directories, or one level down;
 - run four verbs of `systemctl` on one unit with a valid name.
@@ -110,6 +111,17 @@ except OSError as error:
 print(failed, time.perf_counter() - began, time.thread_time() - worked, file=sys.stderr, flush=True)
 os._exit(0)
 """.replace("WAIT", str(_WAIT_S))
+#: One that an earlier child left, killed in between, is removed as well.
+_MAKE_AND_REMOVE = """
+import os, sys
+parent, name = int(sys.argv[1]), os.fsencode(sys.argv[2])
+try:
+    os.mkdir(name, dir_fd=parent)
+except FileExistsError:
+    pass
+os.rmdir(name, dir_fd=parent)
+"""
+_MAKE_AND_REMOVE_S = 5.0
 CONTROL_FILES = ("memory.force_empty", "memory.reclaim")
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 VERBS = ("stop", "start", "daemon-reload", "reset-failed")
@@ -228,6 +240,9 @@ class Writer(Protocol):
     def remove_cgroup(self, path: str) -> None:
         """`rmdir` an empty cgroup, given by its file system path."""
 
+    def make_and_remove_cgroup(self, path: str) -> None:
+        """Make an empty cgroup and remove it; nothing happens if the kernel refuses that."""
+
     def write_file(self, path: str, content: bytes, like: Entry | None = None) -> None:
         """Create a file where nothing exists."""
 
@@ -280,6 +295,18 @@ class LiveWriter:
         self._cgroup_parts(path)
         with _parent_of(path) as (parent, name):
             os.rmdir(name, dir_fd=parent)
+
+    def make_and_remove_cgroup(self, path: str) -> None:
+        self._cgroup_parts(path)
+        with _parent_of(path) as (parent, name):
+            argv = (sys.executable, "-I", "-S", "-c", _MAKE_AND_REMOVE, str(parent), name)
+            child = start(argv, ChildOptions(nice=_NICE, dies_with_parent=True, keep=(parent,)))
+        end = time.monotonic() + _MAKE_AND_REMOVE_S
+        try:
+            while child.status() is None and time.monotonic() < end:
+                time.sleep(0.005)
+        finally:
+            child.stop(patience_s=0.2)
 
     def write_file(self, path: str, content: bytes, like: Entry | None = None) -> None:
         self._require_unit_path(path)
@@ -399,6 +426,9 @@ class DryWriter:
 
     def remove_cgroup(self, path: str) -> None:
         self._record("remove cgroup", path)
+
+    def make_and_remove_cgroup(self, path: str) -> None:
+        self._record("make and remove cgroup", path)
 
     def write_file(self, path: str, content: bytes, like: Entry | None = None) -> None:  # noqa: ARG002
         self._record("write file", path, content.decode("utf-8", "surrogateescape"))

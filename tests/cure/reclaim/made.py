@@ -52,6 +52,7 @@ class FakeKernel(DryWriter):
     living_pay: int = 64
     swaps: int = 0
     swapped: int | None = 0
+    held_by_inodes: int = 0
     bites: list[str] = field(default_factory=list)
 
     @property
@@ -78,9 +79,10 @@ class FakeKernel(DryWriter):
 
     def show(self) -> None:
         """Write down what the kernel would say."""
-        held = (self.dying + self.stuck) * 4096
+        held = (self.dying + self.stuck + self.held_by_inodes) * 4096
         whole = held + self.live_file + (8 << 20)
-        for path, number in ((self.parent, self.dying + self.stuck), ("", self.dying + self.stuck)):
+        there = self.dying + self.stuck + self.held_by_inodes
+        for path, number in ((self.parent, there), ("", there)):
             text = f"nr_descendants 2\nnr_dying_descendants {number}\n"
             self._write(f"sys/fs/cgroup{path}/cgroup.stat", text)
         top = f"sys/fs/cgroup{self.parent}"
@@ -91,6 +93,11 @@ class FakeKernel(DryWriter):
         if self.swapped is not None:  # a kernel that does not account swap has no such file
             self._write(f"{top}/a.service/memory.swap.current", f"{self.swapped}\n")
         self._write(f"{top}/a.service/cgroup.stat", "nr_descendants 0\nnr_dying_descendants 0\n")
+
+    def make_and_remove_cgroup(self, path: str) -> None:
+        super().make_and_remove_cgroup(path)
+        self.dying, self.held_by_inodes = self.dying + self.held_by_inodes, 0
+        self.show()
 
     def write_control(self, path: str, value: str, terms: WriteLimits) -> WriteResult:
         self.bites.append(value)

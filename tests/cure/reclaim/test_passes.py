@@ -55,6 +55,21 @@ def test_it_stops_after_three_passes_that_freed_nothing(kernel: FakeKernel):
     assert "cannot be reclaimed" in freed.why_stopped
 
 
+def test_inodes_that_hold_zombies_are_handed_over_before_the_first_pass(kernel: FakeKernel):
+    kernel.dying, kernel.held_by_inodes = 0, 5000
+    freed = free(kernel.build().host, PARENT, Limits(), kernel)
+    assert freed.freed == 5000
+    assert len([action for action in kernel.actions if "cgroup" in action.verb]) == 1
+
+
+def test_a_pass_is_futile_only_if_no_inode_was_dirty_before_it(kernel: FakeKernel):
+    kernel.dying, kernel.stuck = 0, 5000
+    free(kernel.build().host, PARENT, Limits(), kernel)
+    made = [action for action in kernel.actions if action.verb == "make and remove cgroup"]
+    assert len(made) == 1 + len(kernel.bites)
+    assert {action.path.rpartition("/")[0] for action in made} == {f"/sys/fs/cgroup{PARENT}"}
+
+
 def test_a_mixture_is_freed_as_far_as_it_goes(kernel: FakeKernel):
     kernel.stuck = 700
     freed = free(kernel.build().host, PARENT, Limits(), kernel)

@@ -8,6 +8,12 @@ did. On v1 `force_empty` takes no amount and would go on to take everything runn
 a pass is a few milliseconds of CPU time. A pass is stopped as soon as the count stands still. Eight
 passes are a round, with zombies counted and statistics reads timed before and after.
 
+On v2 a page that is gone may still leave its cgroup held: by the inode of a file that a task there
+wrote (cgroup writeback). The kernel hands such inodes to a living cgroup whenever a memory cgroup
+is removed, except those that are dirty at that moment, and never again until the next one is
+removed (cleanup_offline_cgwbs in mm/backing-dev.c). So an empty cgroup is made below the parent and
+removed before the first pass, and again after one that freed nothing.
+
 It ends when enough are freed, after three passes in a row that free nothing, when
 `Limits.stop_if` gives a reason, at the deadline, when running cgroups have lost more than allowed,
 or when v2's passes have requested as much as the zombies can hold. What is left is then held by
@@ -79,6 +85,8 @@ _BURSTS = 4
 #: A pass with less than this share of CPU time did not get to work.
 _WORKED = 0.5
 _MOST_IDLE = 20
+#: Made and removed below the parent. Not `sexton-…`, which is protected as our own.
+_EMPTY_CGROUP = "fix-hands-over-inodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,6 +415,8 @@ class _Work:
         self._size = self._first
         reads = time_stat_reads(self.host, self.parent)
         self._end_s = time.monotonic() + self.limits.seconds
+        if self._hand_over_inodes():
+            count = settled(self.host, self.parent)
         while not self.why:
             if len(self.rounds) >= self.limits.rounds:
                 self.why = f"limit of {self.limits.rounds} rounds reached"
@@ -450,8 +460,16 @@ class _Work:
             writes.append(done)
             self._requested_bytes += amount
             before, count = count, settled(self.host, self.parent)
+            if not _fell(before, count) and self._hand_over_inodes():
+                count = settled(self.host, self.parent)
             self._judge(done, before, count)
         return writes, count
+
+    def _hand_over_inodes(self) -> bool:
+        """Let go of inodes that hold zombies; false on v1, which has no cgroup writeback."""
+        if self.parent.version == 2:
+            self.writer.make_and_remove_cgroup(f"{self.parent.directory}/{_EMPTY_CGROUP}")
+        return self.parent.version == 2
 
     def _is_enough(self, count: Dying) -> bool:
         if count.number is not None and count.number <= self.limits.target:
