@@ -212,7 +212,7 @@ def _zombies(window: Window) -> Text:
     where = "" if census.scope == "node" else " in this subtree"
     text = Text(" zombies  ")
     text.append(f"{census.dying:,}", "bold")
-    text.append(f" beside {count(census.live or 0, 'live memory cgroup')}{where}")
+    text.append(f" and {count(census.live or 0, 'live memory cgroup')}{where}")
     grown = growth(window)
     if grown is not None and grown.seconds >= 0.9:
         words = f"{grown.by:+,} in" if grown.by else "steady for"

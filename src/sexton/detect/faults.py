@@ -20,7 +20,7 @@ from sexton.model.window import Window
 _SHOWN = 8
 _WIDTH = 140
 _OLDER = Missing(
-    "how full the filesystems are, and errors of fabric ports",
+    "filesystem usage and fabric port errors",
     "sudo sexton record  # not recorded by older versions",
 )
 

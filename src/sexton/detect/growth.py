@@ -75,7 +75,7 @@ class Growth(NamedTuple):
 
     @property
     def drained_in_s(self) -> float | None:
-        """Seconds until it is empty at the pace of the last step; `None` if it is not draining."""
+        """Seconds until it is empty at the rate of the last step; `None` if it is not draining."""
         step = self.last_step_percent_s
         return 100.0 / -step if step is not None and self.draining else None
 
@@ -103,7 +103,7 @@ def growth(window: Window) -> Growth | None:
     return Growth(before.dying or 0, after.dying or 0, end - start, step)
 
 
-def pace(moved: Growth | None, traced: Deaths | None) -> float | None:
+def rate(moved: Growth | None, traced: Deaths | None) -> float | None:
     """Zombies per second, good enough to extrapolate; `None` if too few died.
 
     The census comes first, since it also counts what was freed meanwhile.
@@ -144,17 +144,17 @@ def dying_below(window: Window) -> dict[str, int]:
 
 
 def limits(
-    census: CgroupCensus, walks: Iterable[WalkCost], pace: float | None
+    census: CgroupCensus, walks: Iterable[WalkCost], rate: float | None
 ) -> tuple[Evidence, ...]:
-    """Both limits as evidence; `pace` is zombies per second, `None` if there is no forecast."""
+    """Both limits as evidence; `rate` is zombies per second, `None` if there is no forecast."""
     if census.total is None:
         return ()
-    found = [_ids(census.total, pace)]
+    found = [_ids(census.total, rate)]
     slowest = max(
         walks, key=lambda walk: (not is_bound(walk, census.total), cost(walk)), default=None
     )
     if slowest is not None:
-        found.append(_cost(census.total, slowest, pace))
+        found.append(_cost(census.total, slowest, rate))
     return tuple(found)
 
 
@@ -176,13 +176,13 @@ def is_bound(walk: WalkCost, total: int | None) -> bool:
     return total is not None and walk.estimate_s < 2 * _JITTER_S * total / (walk.memcgs - 1)
 
 
-def _ids(total: int, pace: float | None) -> Evidence:
+def _ids(total: int, rate: float | None) -> Evidence:
     limit = int(ID_LIMIT.value)
     if total > limit:
-        value = f"not here: {total:,} exist at once"
+        value = f"does not apply: {total:,} exist at the same time"
         wrong_if = "never: the count itself disproves it"
     else:
-        value = f"{total:,} of {limit:,}{_when(limit - total, pace)}"
+        value = f"{total:,} of {limit:,}{_when(limit - total, rate)}"
         wrong_if = (
             "dying memcgs release their IDs, as kernels since about 4.8 do unless swap holds them"
         )
@@ -198,7 +198,7 @@ def _ids(total: int, pace: float | None) -> Evidence:
     )
 
 
-def _cost(total: int, walk: WalkCost, pace: float | None) -> Evidence:
+def _cost(total: int, walk: WalkCost, rate: float | None) -> Evidence:
     now = cost(walk)
     how = "measured" if walk.root_s is not None else "estimated"
     bound = is_bound(walk, total)
@@ -209,9 +209,9 @@ def _cost(total: int, walk: WalkCost, pace: float | None) -> Evidence:
     elif now >= COST_LIMIT.value:
         value = f"reached: {seconds(now)} ({how}) for one read of {walk.file}"
     elif limit > _IN_SIGHT:
-        value = f"not in sight: {seconds(now)} ({how}) for one read of {walk.file}"
+        value = f"not expected: {seconds(now)} ({how}) for one read of {walk.file}"
     else:
-        value = f"{seconds(now)} ({how}) now, 5 s at {limit:,} cgroups{_when(limit - total, pace)}"
+        value = f"{seconds(now)} ({how}) now, 5 s at {limit:,} cgroups{_when(limit - total, rate)}"
     return Evidence(
         "time until a statistics read takes 5 s",
         value,
@@ -224,5 +224,5 @@ def _cost(total: int, walk: WalkCost, pace: float | None) -> Evidence:
     )
 
 
-def _when(room: int, pace: float | None) -> str:
-    return "" if pace is None or pace <= 0 else f", in {seconds(room / pace)} at this pace"
+def _when(room: int, rate: float | None) -> str:
+    return "" if rate is None or rate <= 0 else f", in {seconds(room / rate)} at this rate"

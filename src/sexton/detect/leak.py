@@ -1,4 +1,4 @@
-"""A leak of memory cgroups, detected by its pace long before there are many.
+"""A leak of memory cgroups, detected by its rate long before there are many.
 
 It is proven in one of two ways. *Traced*: cgroups of one kind (one parent, similar names) were
 removed throughout the stretch, at least half of them were not released, and the last of them only a

@@ -291,14 +291,14 @@ def _match(account: Account, dead: _Dead) -> _Match:
     traced, traced_share = _share(dead.unreleased, account.path)
     listed, listed_share = _share(dead.listed, account.path)
     here = dead.of(account.path)
-    pace = dead.uptime_s / here if dead.uptime_s and here and _enough(here) else None
+    gap = dead.uptime_s / here if dead.uptime_s and here and _enough(here) else None
     return _Match(
         own=max(traced, listed),
         share=max(traced_share, listed_share),
         certain=listed > 0 or dead.complete,
         number=_enough(account.total, here) and close(account.total, here),
         growth=_enough(account.recent, dead.grown) and close(account.recent, dead.grown),
-        period=close(account.period_s, pace),
+        period=close(account.period_s, gap),
     )
 
 
@@ -356,7 +356,7 @@ def _reasons(
 def _rhythm(account: Account) -> str:
     verb = {"unit": "restarts", "timer": "runs"}.get(account.kind, "comes and goes")
     if not account.active:
-        return f"{verb} no more"
+        return f"no longer {verb}"
     return f"{verb} every {seconds(account.period_s)}" if account.period_s else f"{verb} now"
 
 

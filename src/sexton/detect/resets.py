@@ -41,7 +41,7 @@ CAUSES = {
     "missing_tx_cmpl": "transmissions were not completed in time",
     "os_netdev_wd": "the transmit watchdog fired",
     "tx_timeout": "the transmit watchdog fired",
-    "wd_expired": "the device stopped its keep-alive",
+    "wd_expired": "the device stopped sending keep-alives",
     "missing_intr": "an interrupt was lost",
 }
 _TOTAL = "total_resets"

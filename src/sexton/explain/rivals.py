@@ -182,6 +182,6 @@ def _coincidence(group: Sequence[Finding]) -> Coincidence:
     start = max(finding.start for finding in group if finding.start is not None)
     return Coincidence(
         tuple(finding.id for finding in group),
-        f"{words} rose together at {clock(start)} UTC; nothing shows that one causes another",
+        f"{words} rose together at {clock(start)} UTC; no causal link between them is shown",
         "kernel stacks of those seconds (--stacks) that show one inside the other",
     )

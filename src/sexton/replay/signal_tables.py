@@ -88,7 +88,7 @@ def _named(metric: Metric, found: Series) -> Iterator[Signal]:
         yield signal(metric.about.format(*thing), name, found.values[row])
     for name, rows in largest.items() if metric.worst else ():
         if len(rows) > 1:
-            yield signal("the highest core", name, np.fmax.reduce(found.values[rows], axis=0))
+            yield signal("highest of all cores", name, np.fmax.reduce(found.values[rows], axis=0))
 
 
 def device_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:

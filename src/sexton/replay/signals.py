@@ -95,7 +95,7 @@ _Happened = tuple[F64, list[str]]
 def death_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:
     """Removed cgroups by the directory they were in, and all of them together."""
     for about, mono, value in _counted(reader, near, CgroupEvent, _deaths):
-        yield Signal("cgroup", printable(about), "deaths", "/s", mono, value)
+        yield Signal("cgroup", printable(about), "cgroups removed", "/s", mono, value)
 
 
 def log_signals(reader: SpanReader, near: Near) -> Iterator[Signal]:

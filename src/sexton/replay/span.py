@@ -83,7 +83,7 @@ def between(recording: Recording, earliest: float, latest: float) -> Span:
         if part.end[1] > mine[0].start[1] + JUMP_S:
             notes.append(
                 f"the clock was set back: {moment(mine[0].start[1])} to"
-                f" {moment(min(part.end[1], mine[-1].end[1]))} came twice, the later is judged"
+                f" {moment(min(part.end[1], mine[-1].end[1]))} occurred twice; the later one is judged"
             )
             break
         mine.insert(0, part)
@@ -108,7 +108,7 @@ def around(recording: Recording, first: float, last: float, reach_s: float) -> S
     if narrow.boot_id != nearest.boot_id:  # the clock was set back: both boots had these times
         return wide
     boots = count(len({part.boot_id for part in parts}), "boot")
-    note = f"{boots} in this span; judged is the one that was running then"
+    note = f"{boots} in this span; the one running at that time is judged"
     return replace(narrow, notes=(note, *narrow.notes))
 
 
@@ -137,7 +137,7 @@ def edges(recording: Recording) -> tuple[float, float]:
 def reach(recording: Recording) -> str:
     """Where it begins and ends, for messages."""
     first, last = edges(recording)
-    return f"the recording reaches from {moment(first)} to {moment(last)}"
+    return f"the recording covers {moment(first)} to {moment(last)}"
 
 
 def moment(wall_s: float) -> str:
@@ -181,7 +181,7 @@ def _other_boots(
         boots = count(len(others) + 1, "boot")
         whole = [stretch for stretch in _stretches(recording) if stretch.boot_id == boot_id]
         first = min(stretch.start[1] for stretch in whole)
-        yield f"{boots} in this span; judged is the last, recorded since {moment(first)}"
+        yield f"{boots} in this span; the last is judged, recorded since {moment(first)}"
 
 
 def _breaks(mine: Sequence[Span]) -> Iterator[str]:

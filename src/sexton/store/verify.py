@@ -194,7 +194,7 @@ def _check_sealed(path: Path, place: str, kind: str, found: Verified) -> list[os
             continue
         found.rows += rows if name != READING else 0
     if sound and TABLES in files.values() and not _as_sealed(path, manifest) and path.exists():
-        found.add(DAMAGED, f"{place}/{TABLES}", "differs between its tables from what was sealed")
+        found.add(DAMAGED, f"{place}/{TABLES}", "has bytes between its tables that were not sealed")
     return list(listing.values())
 
 
@@ -237,7 +237,7 @@ def _opened(path: Path, found: Verified) -> None:
             _unexpected(found, name, f"{place}/{name}")
     if JOURNAL not in listing:
         if path.exists():  # else it has just been sealed
-            found.add(DAMAGED, place, f"{JOURNAL} is missing: nothing in it counts")
+            found.add(DAMAGED, place, f"{JOURNAL} is missing: readers skip this segment")
         return
     try:
         content = read_plain(path / JOURNAL, MOST_JOURNAL)
@@ -353,14 +353,14 @@ def _ring(entry: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
 
 def _stacks(entry: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
     if _STACKS.fullmatch(entry.name) is None:
-        yield FOREIGN, "not perf's; readers skip it"
+        yield FOREIGN, "not a file of perf; readers skip it"
         return
     if not re.search(r"\.[0-9]{14,20}(\.[0-9]+)?$", entry.name):
         return  # open, torn, or the symbols
     try:
         with open(entry.path, "rb") as stream:
             if stream.read(8) != _PERF_MAGIC:
-                yield DAMAGED, "does not begin as perf's files do"
+                yield DAMAGED, "does not start like a perf.data file"
     except FileNotFoundError:
         return
     except OSError as error:

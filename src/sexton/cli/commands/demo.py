@@ -1,4 +1,4 @@
-"""A real incident in the explorer, with a two-minute guided tour.
+"""An incident recorded in the lab, in the explorer, with a two-minute guided tour.
 
 Serves the recording that ships with Sexton: a crash-looping unit, the dying cgroups it
 leaves, the core that walks them, the packets that wait for that core, the NIC reset and the

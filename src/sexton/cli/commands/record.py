@@ -1,7 +1,7 @@
 """Flight recorder: keep the last 12 hours of this node.
 
 Keeps cores, softirqs, the network, pressure, cgroups, units, processes (names only, no
-arguments), kernel messages and cgroup deaths in DIR, every second or every ten. An alarm
+arguments), kernel messages and cgroup removals in DIR, every second or every ten. An alarm
 (a core held in the kernel, a NIC reset, a soft lockup, many dying cgroups, a mark) pins
 the minutes around it, and tables are read every second for a minute.
 
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cpu",
         type=_percent,
         metavar="PERCENT",
-        help="of one core; above it the most expensive source is paused (default 2, or cores / 16)",
+        help="of one core; above it the most expensive source is paused (default 2, or cores / 16 if that is more)",
     )
     add_json(parser, when="with --preflight: ")
     add_config(parser)

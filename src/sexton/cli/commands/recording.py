@@ -5,7 +5,7 @@
   sexton recording mark DIR "job 17 died"       pin the minutes around now
   sexton recording export DIR --out PATH        a file per table, or a smaller recording
 
-DIR is what `sexton record DIR` writes. All of them work while it does.
+DIR is what `sexton record DIR` writes. All of them work while it is recording.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class Round:
         if len(self.writes) > 1:
             what = f"{len(self.writes)} passes, last {what}"
         if self.freed is None:
-            done = f"zombies hold {size(self.freed_bytes)} less"
+            done = f"zombies hold {size(self.freed_bytes)} less memory"
         else:
             done = f"{self.freed:,} freed, {self.after.number:,} left {self.after.scope}"
         text = f", {self.us_per_zombie:.0f} µs each" if self.us_per_zombie is not None else ""

@@ -76,8 +76,8 @@ def propose(identity: str, found: TmpfsUse, held: str) -> Step:
         f"the {len(shown)} largest of {len(found.entries)} follow" if more else "these are large"
     )
     if not shown:
-        which = "none seen from here has 1 MiB or more"
-    cut = "" if found.whole else "; there are too many to look at them all"
+        which = "none that is visible here has 1 MiB or more"
+    cut = "" if found.whole else "; too many to look at all of them"
     return Step(
         id=identity,
         remedy="delete_tmpfs_files",

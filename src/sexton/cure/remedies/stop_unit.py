@@ -21,7 +21,7 @@ def propose(identity: str, unit: UnitStatus, pattern: str) -> Step:
     if also:
         effect += f"; systemd also stops {', '.join(also)}"
     starters = [starter for starter in unit.started_by if starter != name]
-    why = "it keeps failing anyway" if unit.restarts else "its clients lose it"
+    why = "it keeps failing anyway" if unit.restarts else "its clients lose their service"
     if starters:
         why += f"; {', '.join(starters)} may start it again until it is masked"
     return Step(

@@ -115,5 +115,5 @@ class Builder(PyramidLane):
             cells = number(float(mean[known].sum())), number(float(peak[known].max()))
             rows.append((moment, *cells))
         return Table(
-            ("time", "busy samples in a second", "in its fullest 20 ms"), tuple(rows), left
+            ("time", "busy samples in a second", "in its busiest 20 ms"), tuple(rows), left
         )

@@ -244,7 +244,7 @@ def _cured(scene: Scene, cure: Mapping[str, Any]) -> dict[str, Any]:
     when = " and ".join(run["when"] for run in cure["runs"])
     text = [
         _stopping(scene.diagnosis),
-        "Then its zombies are freed and the result is verified: see sexton fix plan.",
+        "Then its zombies are freed and the result is verified (sexton fix plan).",
         f"Measured {when} on Linux {cure['kernel']}, {cure['where']}; {cure['note']}.",
     ]
     step = _step("cure", "The cure, before and after", text, facts)

@@ -102,11 +102,11 @@ def cut_note(span: Window, baseline: Window) -> str:
     """Which part of two spans is compared, empty if all.
 
     >>> cut_note((0.0, 60.0), (60.0, 90.0)), cut_note((0.0, 60.0), (60.0, 9000.0))
-    ('', 'compared: the 5 min 0 s of each span that are nearest to the other')
+    ('', 'compared: the 5 min 0 s of each span nearest to the other')
     """
     if max(end - start for start, end in (span, baseline)) <= COMPARED_S:
         return ""
-    return f"compared: the {seconds(COMPARED_S)} of each span that are nearest to the other"
+    return f"compared: the {seconds(COMPARED_S)} of each span nearest to the other"
 
 
 def _covered(span: Window, reaches: Iterable[Reach]) -> list[Window]:

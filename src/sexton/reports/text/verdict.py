@@ -35,7 +35,7 @@ from sexton.reports.text.settings import config_line, silenced_lines
 _WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
 _COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
 EXITS = {
-    Exit.HEALTHY: "healthy (make demo shows a sick one)",
+    Exit.HEALTHY: "healthy (sexton demo shows a sick node)",
     Exit.PROBLEM: "a problem was found",
     Exit.FAILED: "sexton itself failed",
     Exit.CANNOT_TELL: "cannot tell; see NOT SEEN above",
@@ -267,7 +267,7 @@ def _outlook(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         for finding in diagnosis.findings
         if finding.is_problem
         for evidence in finding.evidence
-        if evidence.outlook and not evidence.value.startswith("not here")
+        if evidence.outlook and not evidence.value.startswith("does not apply")
     ]
     yield from labelled("OUTLOOK", lines[:4], width)
 

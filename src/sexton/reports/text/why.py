@@ -312,7 +312,7 @@ def _ending(why: Why) -> str:
     return {
         Exit.HEALTHY: f"nothing is wrong with {about}"
         if not why.findings
-        else "nothing that was found is a problem on this node",
+        else "none of the findings is a problem on this node",
         Exit.PROBLEM: f"problem found {_at(why)} {about}",
         Exit.CANNOT_TELL: "cannot tell; see NOT SEEN above",
     }[why.exit]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sexton.detect.deaths import Deaths, deaths
 from sexton.detect.findings import missing, reason
-from sexton.detect.growth import ENOUGH, Growth, growth, pace
+from sexton.detect.growth import ENOUGH, Growth, growth, rate
 from sexton.detect.owners import (
     COUNTED,
     LEDGER,
@@ -53,7 +53,7 @@ class Tally(NamedTuple):
     owners: tuple[Owner, ...]
     grown: Growth | None
     traced: Deaths | None
-    pace_s: float | None
+    rate_s: float | None
     uptime_s: float | None
 
     @property
@@ -87,7 +87,7 @@ def tally(window: Window) -> Tally:
         owners=owners(window),
         grown=grown,
         traced=traced,
-        pace_s=pace(grown, traced),
+        rate_s=rate(grown, traced),
         uptime_s=window.node.uptime_s if window.node else None,
     )
 
@@ -122,7 +122,7 @@ def _growth_json(found: Tally) -> dict[str, Any]:
     return {
         "net": None if grown is None else grown.by,
         "seconds": None if grown is None else round(grown.seconds, 3),
-        "per_hour": None if found.pace_s is None else round(found.pace_s * 3600, 1),
+        "per_hour": None if found.rate_s is None else round(found.rate_s * 3600, 1),
         "deaths": None if traced is None else len(traced.all),
         "released": None if traced is None else len(traced.released),
         "unreleased": None if traced is None else len(traced.unreleased),
@@ -158,7 +158,7 @@ def _facts(found: Tally) -> Iterator[tuple[str, str]]:
     live = "?" if census.live is None else f"{census.live:,}"
     yield (
         "counted",
-        f"{census.dying:,} dying memory cgroups beside {live} live ones: removed, but not freed,"
+        f"{census.dying:,} dying memory cgroups and {live} live ones: removed, but not freed,"
         " because memory is still charged to them; not zombie processes",
     )
     lives = f", memory on v{census.version}" if census.hierarchy == "hybrid" else ""
@@ -192,8 +192,8 @@ def _growth_words(found: Tally) -> str:
         words.append(f"{net} in {seconds(grown.seconds)}")
         if grown.draining and grown.drained_in_s is not None:
             words.append(f"draining on its own, empty in {seconds(grown.drained_in_s)}")
-    if found.pace_s is not None:
-        words.append(f"{found.pace_s * 3600:+,.0f} an hour at this rate")
+    if found.rate_s is not None:
+        words.append(f"{found.rate_s * 3600:+,.0f} an hour at this rate")
     elif grown is not None and 0 < grown.by < ENOUGH.value:
         words.append("too few for a forecast")
     census = found.census
@@ -254,7 +254,7 @@ def _more(found: Tally, window: Window, width: int) -> Iterator[str]:
     if not unnamed:
         return
     yield ""
-    for kind, gain in ((OfflineMemcg, "name all"), (CgroupEvent, "name new")):
+    for kind, gain in ((OfflineMemcg, "see all"), (CgroupEvent, "see new")):
         if window.batches(kind) is None:
             lacking = missing(window.why_missing(kind))
             if ONLY_ON_NODE in lacking.what:
@@ -264,4 +264,4 @@ def _more(found: Tally, window: Window, width: int) -> Iterator[str]:
             if lacking.grant:  # never cut: it will be copied
                 yield f" {'':9}  → {grant_for(lacking.grant, 'zombies')}"
     if window.batches(CgroupEvent) is not None:
-        yield " name new   sudo sexton zombies --watch  # prints each one with its path"
+        yield " see new    sudo sexton zombies --watch  # prints each one with its path"

@@ -191,7 +191,7 @@ def _time(host: Host, layout: Layout, tree: Sequence[Directory], total: int) -> 
     places = [*leaves, *islice(_subtrees(bounds, tree), _SUBTREES)]
     top = layout.mount_point or ""
     if not leaves:
-        why = f"every leaf checked may have more than {MOST_MEMCGS:,} dead cgroups; not timed"
+        why = f"every leaf checked may have more than {MOST_MEMCGS:,} dying cgroups; not timed"
         raise SourceSkipped(f"{top}/**/{FILES[0]}", why)
     pairs = [word for place in places for word in (f"{top}{place.path}", str(place.most))]
     script = (_CHILD, host.root, str(MOST_RISK_S), ",".join(FILES), str(len(leaves)), *pairs)

@@ -183,7 +183,7 @@ class EventRing:
 
     def _cost_less(self, why: str) -> None:
         if self._thin_until_s or not set(self.armed) - set(FREQUENT):
-            self.pause(f"{why}; off until a trigger")
+            self.pause(f"{why}; off until the next alarm")
             return
         self._enable(False, FREQUENT)
         self._thin_until_s = time.monotonic() + _THIN_S

@@ -109,8 +109,8 @@ class _Loop(NamedTuple):
     @property
     def never_trips(self) -> bool:
         """Does its period keep it from ever reaching systemd's start limit?"""
-        pace = self.period_s or self.delay_s
-        return pace is not None and pace * _STARTS > LIMIT.value
+        every = self.period_s or self.delay_s
+        return every is not None and every * _STARTS > LIMIT.value
 
     @property
     def clean(self) -> bool:
@@ -139,7 +139,7 @@ def _stop(finding: Finding, _window: Window) -> list[Step]:
             Step(
                 f"systemctl disable --now {quote(unit)} && systemctl mask {quote(unit)}",
                 "if nothing here uses it: stops the source; undo with unmask and enable",
-                "anything that depends on it loses it",
+                "whatever depends on it stops working",
             )
         )
     return steps
@@ -252,13 +252,13 @@ def _still_at_it(loop: _Loop, window: Window) -> bool:
 
 def _looping(window: Window, loops: list[_Loop]) -> Finding:
     worst = loops[0]
-    pace = f" every {seconds(worst.period_s)}" if worst.period_s else ""
+    every = f" every {seconds(worst.period_s)}" if worst.period_s else ""
     times = f"{count(worst.total, 'time')} so far, {worst.recent:,} in this window"
     return Finding(
         NAME,
         Verdict.PRESENT,
         max((loop.severity for loop in loops), key=lambda severity: severity.rank),
-        f"{worst.unit.name} restarts{pace}, {times}{_end(worst)}{and_more(loops, 'unit')}",
+        f"{worst.unit.name} restarts{every}, {times}{_end(worst)}{and_more(loops, 'unit')}",
         entities={
             "unit": tuple(loop.unit.name for loop in loops),
             "cgroup": tuple(loop.unit.cgroup for loop in loops if loop.unit.cgroup),

@@ -135,7 +135,7 @@ def _without_stacks(window: Window) -> Finding:
         "two cores in the kernel at once, the lower of the two",
         f"{share:.0f} %",
         f"< {TOGETHER.value:.0f} %",
-        "% of a core, one step",
+        "% of a core, between two readings",
         "/proc/stat",
         share,
         "shorter bursts are averaged; a task that sleeps for the lock uses no CPU",

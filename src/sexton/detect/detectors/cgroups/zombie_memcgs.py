@@ -4,7 +4,7 @@
 against the live ones; how many died in the window without being released (tracefs), the growth
 between two counts, and the average since boot, each labelled; their owners, and how many have
 no known owner; and two limits: the 16-bit memcg ID limit where it applies, and the count at which
-one walk takes 5 s of a core. A leak that goes on is judged by its pace as well, however few there
+one walk takes 5 s of a core. A leak that goes on is judged by its rate as well, however few there
 are now: one that reaches 1,000 within a day is a warning, within an hour it is critical. It must be
 proven: traced deaths of one kind that are not released, or growth in every part of the window.
 These are not zombie processes: no `ps` shows them and no signal reaches them.
@@ -43,7 +43,7 @@ from sexton.detect.growth import (
     counts,
     growth,
     limits,
-    pace,
+    rate,
 )
 from sexton.detect.leak import AT_ONCE, SETTLED, SOON, TOO_MANY, Leak, leak
 from sexton.detect.owners import LEDGER, LISTED, TRACED, TRACED_BEFORE, UPPER_BOUND, Owner, owners
@@ -86,10 +86,10 @@ HOST_VIEW = (
     "sudo sexton diagnose  # on the node; in a pod with hostPID: nsenter -t 1 -C -m sexton diagnose"
 )
 #: The whole tree is visible, but the kernel does not say how many are dead.
-DEATHS_ONLY = "sudo sexton zombies --watch counts deaths from now on; counting again may help"
+DEATHS_ONLY = "sudo sexton zombies --watch counts removals from now on; counting again may help"
 _MOST = 8
 _COUNT = (NORMAL, MANY, RATIO, PLENTY, GRAVE, GRAVE_RATIO, SHARE)
-_PACE = (GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, SETTLED)
+_RATE = (GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, SETTLED)
 
 
 def _free(_finding: Finding, window: Window) -> list[Step]:
@@ -103,13 +103,13 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
         return [
             Step(
                 "sudo sexton zombies --watch",
-                "names their owners as they die; stop those, then reclaim on their parent",
+                "shows which unit leaves each zombie; stop those units, then reclaim on their parent cgroup",
                 "none (follows events)",
             )
         ]
     if census[0].version == 2:
         command = f"echo 64M > {quote(printable(parent + '/memory.reclaim'))}"
-        risk = "evicts cache of live siblings too; needs 5.19 or later; repeat while it frees"
+        risk = "evicts cache of live siblings too; needs Linux 5.19 or later; repeat as long as zombies are freed"
     else:
         order = f"echo 0 > {quote(printable(parent + '/memory.force_empty'))}"
         command = f"timeout 5 sh -c {quote(order)}"
@@ -121,7 +121,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
 
 @detector(
     needs=(CgroupCensus,),
-    thresholds=(*_COUNT, *_PACE, ID_LIMIT, COST_LIMIT),
+    thresholds=(*_COUNT, *_RATE, ID_LIMIT, COST_LIMIT),
     title="zombie memcgs",
     story="Removed memory cgroups stayed in memory",
     lanes=("memcgs", "cores"),
@@ -150,7 +150,7 @@ def detect(window: Window) -> Finding:
     found = _chosen(every, census.dying)
     named = [owner.dying or 0 for owner in every if owner.names is not None]
     nameless = max(census.dying - sum(named), 0) if any(named) else 0
-    evidence += limits(census, window.latest(WalkCost) or (), pace(moved, traced))
+    evidence += limits(census, window.latest(WalkCost) or (), rate(moved, traced))
     evidence += [_owned(owner) for owner in found]
     evidence += [_not_named(nameless, census.dying)] if nameless else []
     lacking = [] if any(owner.names for owner in found) else list(_names_missing(window))
@@ -263,13 +263,13 @@ def _leaking(window: Window, going_on: Leak | None) -> list[Evidence]:
     if going_on is None:
         return []
     value = f"{going_on.number:,} in {seconds(going_on.seconds)}, {going_on.per_hour:,.0f} an hour"
-    value += f" by {going_on.shown}" if going_on.shown else ""
+    value += f" from {going_on.shown}" if going_on.shown else ""
     if going_on.arrives_s > 0:
         when = strftime("%H:%M:%S", gmtime(window.end + going_on.arrives_s))
-        value += f"; {TOO_MANY.value:,.0f} dying in {seconds(going_on.arrives_s)}, at {when} UTC"
+        value += f"; will reach {TOO_MANY.value:,.0f} dying in {seconds(going_on.arrives_s)}, at {when} UTC"
     return [
         Evidence(
-            "pace of the leak",
+            "leak rate",
             value,
             "0",
             "memory cgroups an hour",
@@ -285,7 +285,7 @@ def _arrival(going_on: Leak | None) -> str:
     if going_on is None or going_on.severity is None or not going_on.arrives_s:
         return ""
     soon = going_on.arrives_s < 60
-    when = "within a minute" if soon else f"in {seconds(going_on.arrives_s)} at this pace"
+    when = "within a minute" if soon else f"in {seconds(going_on.arrives_s)} at this rate"
     return f"; leaking, {TOO_MANY.value:,.0f} {when}"
 
 
@@ -305,7 +305,7 @@ def _rates(
                 "memory cgroups",
                 f"{census.method}, twice",
                 float(moved.by),
-                "the window is short compared with the pace of creation and removal",
+                "the window is short compared with the rate of creation and removal",
                 outlook=True,
             )
         )
@@ -330,7 +330,7 @@ def _rates(
 
 
 def _traced(traced: Deaths) -> Evidence:
-    value = f"{len(traced.unreleased):,} of {count(len(traced.all), 'death')}"
+    value = f"{len(traced.unreleased):,} of {count(len(traced.all), 'removal')}"
     value += f" in {seconds(traced.seconds)}"
     if traced.pending:
         value += f", {len(traced.pending):,} more not yet released"
@@ -383,13 +383,15 @@ def _not_named(nameless: int, dying: int) -> Evidence:
         "memory cgroups",
         f"none of: {TRACED}; {LISTED}; {LEDGER}",
         float(nameless),
-        "they died before tracing began, and may belong to the owners above",
+        "they were removed before tracing began, and may belong to the owners above",
     )
 
 
 def _names_missing(window: Window) -> tuple[Missing, ...]:
     """No owner is known: what would have named one."""
-    nothing_died = Missing("their owner: nothing died while watching", "sexton zombies --watch")
+    nothing_died = Missing(
+        "their owner: no cgroup was removed while watching", "sexton zombies --watch"
+    )
     return unread(window, CgroupEvent, OfflineMemcg) or (nothing_died,)
 
 

@@ -161,7 +161,9 @@ def detect(window: Window) -> Finding:
     lasting = watched if short else LASTING.value
     found = queues(window, CROWDED.value, lasting)
     if found is None:
-        return unknown(NAME, "nothing counts the tasks that wait for each core", _lacking(window))
+        return unknown(
+            NAME, "no counter here shows how many tasks wait for each core", _lacking(window)
+        )
     crowds = _crowds(found, cores, lasting)
     crowds = [crowd for crowd in crowds if not _stopped(window, crowd.over, cores)]
     for worst in crowds[:_CORES_SHOWN]:  # the first that stands out
@@ -177,7 +179,7 @@ def detect(window: Window) -> Finding:
             return _contended(window, mine, others, tasks)
         words = f"{worst.over.mean:.1f} tasks waited for core {worst.core}; {duration(watched)}"
         words += " is too short to show that it lasts"
-        return too_few_readings(NAME, words, f"a look of {duration(LASTING.value)}")
+        return too_few_readings(NAME, words, f"a window of {duration(LASTING.value)}")
     return _calm(found, lasting)
 
 

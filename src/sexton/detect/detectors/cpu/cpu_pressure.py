@@ -253,7 +253,7 @@ def _too_short(watched: float, calm: Finding, found: Waiting | None) -> Finding:
     if found is None or (waited.number or 0) < CROWDED.value or (busy.number or 0) < FULL.value:
         return calm
     summary = f"{calm.summary}; {duration(watched)} is too short to show that it lasts"
-    return too_few_readings(NAME, summary, f"a look of {duration(LASTING.value)}")
+    return too_few_readings(NAME, summary, f"a window of {duration(LASTING.value)}")
 
 
 def _summary(worst: Stretch, cores: int, found: Waiting | None, users: Sequence[_User]) -> str:

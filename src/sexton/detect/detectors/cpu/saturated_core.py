@@ -167,7 +167,7 @@ def _calm(series: CoreSeries, watched: float) -> Finding:
     share = float(percent[row, step])
     lasted = float(series.end[step] - series.start[step])
     worst = Evidence(
-        "worst core in the kernel, one step",
+        "worst core in the kernel, between two readings",
         f"{share:.0f} %",
         f"< {KERNEL_SHARE.value:.0f} % for {HELD.value:.0f} s",
         "% of a core",
@@ -266,7 +266,7 @@ def _task_share(core: int, by: Blame) -> Evidence:
         "% of the held time",
         "/proc/PID/task/TID/stat",
         by.share,
-        "the thread moved between cores inside one step",
+        "the thread moved between cores between two readings",
     )
 
 

@@ -269,7 +269,7 @@ def _summary(worst: Worst, level: Stall | None) -> str:
         words = f"some task waited for memory {level.some:.0f} % of {duration(worst.run.seconds)}"
         words += f", all tasks {level.full:.0f} %" if level.full is not None else ""
     if worst.machine is False:
-        words += "; only in cgroups at their limits, the machine itself has enough memory"
+        words += "; only in cgroups at their limits: the machine itself has enough memory"
     if worst.machine is None:
         words += "; whether the machine or a cgroup's limit is short is unknown"
     return words

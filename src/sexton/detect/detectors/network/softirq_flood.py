@@ -343,7 +343,7 @@ def _calm(window: Window, series: CoreSeries, lacking: Sequence[Missing]) -> Fin
     share = float(percent[row, step])
     lasted = float(series.end[step] - series.start[step])
     most = Evidence(
-        "worst core in softirq, one step",
+        "worst core in softirq, between two readings",
         f"{share:.0f} %",
         f"< {NOTED.value:.0f} % for {LASTING.value:.0f} s",
         "% of a core",

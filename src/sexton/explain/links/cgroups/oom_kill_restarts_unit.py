@@ -30,7 +30,7 @@ _RESULT = "oom-kill"
 @link(
     cause="oom_kills",
     effect="crash_looping_unit",
-    story="the unit it was in was started again",
+    story="systemd restarted its unit",
     proof="the unit's result (systemctl show -p Result UNIT) right after a kill",
 )
 def join(_cause: Finding, effect: Finding, window: Window) -> Bond | None:
@@ -67,7 +67,7 @@ def _judged(
     by_systemd = any(row.result == _RESULT for row in rows)
     text = f"{count(len(mine), 'process', 'processes')} of {name} killed"
     if by_systemd:
-        return Strength.PROVEN, f"{text}; systemd gives oom-kill as its result", ()
+        return Strength.PROVEN, f"{text}; systemd reports Result=oom-kill", ()
     against: tuple[str, ...] = ()
     if number > 2 * max(recent, 1):
         against = (f"{count(number, 'restart')} in this window, {count(recent, 'kill')}",)

@@ -20,7 +20,7 @@ from sexton.model.window import Window
 @link(
     cause="page_fault_storm",
     effect="saturated_core",
-    story="serving page faults held a core",
+    story="handling page faults held a core",
     proof="kernel stacks of the held core (--stacks)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:

@@ -27,7 +27,7 @@ def check(target: Target, settings: Settings) -> Checked:
     limit, multiple, at_least = (settings[key] for key in ("limit", "live_multiple", "at_least"))
     summary = (
         f"{dying:,} dying, {live:,} live; limit {limit:,},"
-        f" or {multiple:g} times the live ones from {at_least:,} up"
+        f" or {multiple:g} times the live ones if there are at least {at_least:,}"
     )
     reasons = []
     if dying >= limit:

@@ -47,7 +47,7 @@ export class FetchSource {
         continue;
       }
       const reply = await answer.json().catch(() => ({}));
-      throw new SourceError(answer.status, reply.error || `the server answered ${answer.status}`);
+      throw new SourceError(answer.status, reply.error || `the server returned ${answer.status}`);
     }
   }
 

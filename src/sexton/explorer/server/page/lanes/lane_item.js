@@ -265,7 +265,7 @@ export class LaneItem {
   /** @param {number} time @param {import("../axis.js").Span} view @returns {import("./pieces.js").Reading | null} */
   valuesAt(time, view) {
     const { lane } = this;
-    if (time < lane.whole.start || time > lane.whole.end) return { title: "outside of the recording", values: [] };
+    if (time < lane.whole.start || time > lane.whole.end) return { title: "outside the recording", values: [] };
     const level = laneLevel(lane, (view.end - view.start) / this.width);
     const [piece] = lane.tiles.cover(this.id, level, time, time + columnSeconds(level) * 1e-3, lane.about.levels[1]);
     if (!piece || !piece.tile) return { title: lane.tiles.isComing(this.id) ? "loading …" : "", values: [] };

@@ -179,7 +179,7 @@ export class FlameGraph {
     if (before === text && was === mayBePattern && boxes === this.boxes) return said;
     const { found, isPlain } = searchNames(new Set(this.boxes.slice(1).map((box) => box.name)), text, mayBePattern);
     this.hits = text ? new Set(found.keys()) : null;
-    const reply = this.hits && this.boxes.length ? this.foundWords(this.hits) + (isPlain ? ", as plain words" : "") : "";
+    const reply = this.hits && this.boxes.length ? this.foundWords(this.hits) + (isPlain ? ", matched as plain text" : "") : "";
     this.searched = [text, mayBePattern, this.boxes, reply];
     this.touch();
     return reply;

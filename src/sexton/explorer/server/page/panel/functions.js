@@ -55,7 +55,7 @@ export class FunctionList {
     if (!text || !this.rows.length) return "";
     const own = rows.reduce((sum, row) => sum + row.self, 0);
     const words = rows.length ? `${numberText(rows.length)} of ${countText(this.rows.length, "function")}, self ${percentText(own / this.all)}` : `none of ${countText(this.rows.length, "function")}`;
-    return words + (isPlain ? ", as plain words" : "") + (this.leftOut ? `; ${numberText(this.leftOut)} smaller ones not searched` : "");
+    return words + (isPlain ? ", matched as plain text" : "") + (this.leftOut ? `; ${numberText(this.leftOut)} smaller ones not searched` : "");
   }
 
   /** @param {any} row @param {[number, number]} [hit] where its name was found @returns {HTMLElement} */

@@ -200,7 +200,7 @@ export class SpanPanel {
     if (view === "time") words.push("from left to right as they were taken" + (this.state.baseline ? ", without the baseline" : ""));
     if (reply.core_seconds && !isSandwich) words.push(`of ${countText(reply.core_seconds, "core second")}`);
     byId("widths").hidden = !reply.nodes.before;
-    if (reply.nodes.before) words.push(reply.nodes.q ? "red grew, blue shrank, pale or grey: may be chance" : "red grew, blue shrank");
+    if (reply.nodes.before) words.push(reply.nodes.q ? "red: grew, blue: shrank, pale or grey: may be chance" : "red: grew, blue: shrank");
     if (reply.pruned) words.push(`${numberText(reply.pruned)} boxes too small to draw`);
     if (reply.note) words.push(reply.note);
     byId("panelNote").textContent = words.join(" · ");
