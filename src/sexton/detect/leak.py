@@ -157,7 +157,7 @@ def _by_counts(window: Window, counted: Sequence[Count]) -> Leak | None:
     edges = [round(part * (len(recent) - 1) / _PARTS) for part in range(_PARTS + 1)]
     grew = rises([count.dying for count in recent], edges)
     number = sum(grew)
-    # A backlog that builds up slows down; a leak has a pace.
+    # A backlog that builds up slows down; a leak keeps its rate.
     if number < ENOUGH.value or min(grew) * 2 * _PARTS < number:
         return None
     first, last = recent[0], recent[-1]

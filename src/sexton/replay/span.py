@@ -83,7 +83,8 @@ def between(recording: Recording, earliest: float, latest: float) -> Span:
         if part.end[1] > mine[0].start[1] + JUMP_S:
             notes.append(
                 f"the clock was set back: {moment(mine[0].start[1])} to"
-                f" {moment(min(part.end[1], mine[-1].end[1]))} occurred twice; the later one is judged"
+                f" {moment(min(part.end[1], mine[-1].end[1]))} occurred twice;"
+                " the later one is judged"
             )
             break
         mine.insert(0, part)

@@ -62,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cpu",
         type=_percent,
         metavar="PERCENT",
-        help="of one core; above it the most expensive source is paused (default 2, or cores / 16 if that is more)",
+        help="of one core; above it the most expensive source is paused"
+        " (default: the larger of 2 and cores / 16)",
     )
     add_json(parser, when="with --preflight: ")
     add_config(parser)

@@ -177,7 +177,7 @@ def difference(opened: Opened, tmp_path: Path) -> Page:
 
 
 def reading(page: Page) -> str:
-    return page.locator("#flameTold").inner_text()
+    return page.locator("#flameText").inner_text()
 
 
 def test_a_difference_without_times_is_a_flame_graph_alone(difference: Page):

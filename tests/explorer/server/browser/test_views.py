@@ -44,7 +44,7 @@ def test_views_are_reached_by_keys_and_by_mouse_and_kept_in_the_url(spanned: Pag
     assert "view=time" in address(spanned)
     spanned.locator("#flame").focus()
     spanned.keyboard.press("ArrowDown")
-    expect(spanned.locator("#flameTold")).to_contain_text("from ")
+    expect(spanned.locator("#flameText")).to_contain_text("from ")
 
 
 def test_a_sandwich_of_nothing_in_particular_is_of_the_function_with_most_samples(spanned: Page):
@@ -61,12 +61,12 @@ def test_a_sandwich_is_opened_at_a_box_and_left_with_escape(spanned: Page, opene
     spanned.locator("#flame").focus()
     spanned.keyboard.press("ArrowDown")
     spanned.keyboard.press("ArrowDown")
-    expect(spanned.locator("#flameTold")).to_contain_text("mem_cgroup_iter")
+    expect(spanned.locator("#flameText")).to_contain_text("mem_cgroup_iter")
     spanned.keyboard.press("o")
     expect(spanned.locator("#panelNote")).to_contain_text("mem_cgroup_iter: 60 samples, 60.0 %")
     expect(spanned.locator("#byFunction")).to_have_value("mem_cgroup_iter")
     spanned.keyboard.press("ArrowUp")
-    expect(spanned.locator("#flameTold")).to_contain_text("100.0 % of mem_cgroup_iter")
+    expect(spanned.locator("#flameText")).to_contain_text("100.0 % of mem_cgroup_iter")
     held = address(spanned)
     assert "view=sandwich&" in held + "&"
     other = drawn(opened(held))

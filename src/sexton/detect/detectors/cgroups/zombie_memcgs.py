@@ -103,13 +103,15 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
         return [
             Step(
                 "sudo sexton zombies --watch",
-                "shows which unit leaves each zombie; stop those units, then reclaim on their parent cgroup",
+                "shows which unit leaves each zombie; stop those units,"
+                " then reclaim on their parent cgroup",
                 "none (follows events)",
             )
         ]
     if census[0].version == 2:
         command = f"echo 64M > {quote(printable(parent + '/memory.reclaim'))}"
-        risk = "evicts cache of live siblings too; needs Linux 5.19 or later; repeat as long as zombies are freed"
+        risk = "evicts cache of live siblings too; needs Linux 5.19 or later;"
+        risk += " repeat as long as zombies are freed"
     else:
         order = f"echo 0 > {quote(printable(parent + '/memory.force_empty'))}"
         command = f"timeout 5 sh -c {quote(order)}"
@@ -266,7 +268,8 @@ def _leaking(window: Window, going_on: Leak | None) -> list[Evidence]:
     value += f" from {going_on.shown}" if going_on.shown else ""
     if going_on.arrives_s > 0:
         when = strftime("%H:%M:%S", gmtime(window.end + going_on.arrives_s))
-        value += f"; will reach {TOO_MANY.value:,.0f} dying in {seconds(going_on.arrives_s)}, at {when} UTC"
+        value += f"; will reach {TOO_MANY.value:,.0f} dying in {seconds(going_on.arrives_s)},"
+        value += f" at {when} UTC"
     return [
         Evidence(
             "leak rate",

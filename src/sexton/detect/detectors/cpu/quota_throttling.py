@@ -6,7 +6,7 @@ in the worst stretch of up to 30 s. Reported with its unit.
 
 **Why it hurts.** All its threads stop for the rest of every throttled period, including those that
 hold a lock or answer a heartbeat: a job that waits for it seems to hang while the node's cores are
-idle. This distinguishes it from a burnt core: no core is at 100 % system time, and nothing outside
+idle. This distinguishes it from a held core: no core is at 100 % system time, and nothing outside
 that cgroup waits.
 
 **What would make it wrong.** Quotas are set on purpose, and a batch job may be throttled all day by

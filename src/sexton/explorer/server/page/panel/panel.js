@@ -12,7 +12,7 @@ export class SpanPanel {
   constructor(source, state, wake) {
     this.source = source;
     this.state = state;
-    this.flame = new FlameGraph(wake, (text) => { byId("flameTold").textContent = text; }, (name) => this.sandwich(name));
+    this.flame = new FlameGraph(wake, (text) => { byId("flameText").textContent = text; }, (name) => this.sandwich(name));
     this.functions = new FunctionList((name) => this.sandwich(name));
     /** The arrangement before the sandwich, for Esc. */ this.viewBefore = "name";
     /** @type {AbortController | null} */ this.stop = null;
@@ -110,7 +110,7 @@ export class SpanPanel {
       tab.tabIndex = chosen ? 0 : -1;
       byId(name + "Box").hidden = !chosen;
     }
-    for (const name of ["flameTold", "flip"]) byId(name).hidden = state.tab !== "flame";
+    for (const name of ["flameText", "flip"]) byId(name).hidden = state.tab !== "flame";
     byId("panelBody").setAttribute("aria-labelledby", state.tab === "flame" ? "tabFlame" : "tabFunctions");
     this.showView();
     this.search();
