@@ -79,8 +79,8 @@ def test_a_part_of_it_is_judged_by_itself(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--around", "25:99"), "reaches from"),
-        (("--around", "yesterday"), "reaches from"),
+        (("--around", "25:99"), "the recording covers"),
+        (("--around", "yesterday"), "the recording covers"),
         (("--around", "@5"), "nothing was recorded"),
         (("--window", "10:00"), "A..B"),
         (("--window", "1m..5m"), "ends before it begins"),

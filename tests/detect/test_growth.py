@@ -1,11 +1,11 @@
-"""Growth, draining, when a pace may be extrapolated, and the two limits."""
+"""Growth, draining, when a rate may be extrapolated, and the two limits."""
 
 from __future__ import annotations
 
 import pytest
 
 from sexton.detect.deaths import Death, Deaths
-from sexton.detect.growth import dying_below, growth, is_bound, limits, pace
+from sexton.detect.growth import dying_below, growth, is_bound, limits, rate
 from sexton.model.rows.cgroup import CgroupCensus, CgroupStat, WalkCost
 from sexton.model.window import Window
 from tests.support.windows import make_window
@@ -83,19 +83,19 @@ def deaths_of(number: int) -> Deaths:
 
 
 def test_fewer_than_five_deaths_are_no_ground_for_a_forecast():
-    assert pace(growth(counted(100, 104)), None) is None
-    assert pace(None, deaths_of(4)) is None
-    assert pace(growth(counted(100, 105)), None) == 1.0
-    assert pace(None, deaths_of(5)) == 0.5
+    assert rate(growth(counted(100, 104)), None) is None
+    assert rate(None, deaths_of(4)) is None
+    assert rate(growth(counted(100, 105)), None) == 1.0
+    assert rate(None, deaths_of(5)) == 0.5
 
 
 def test_what_was_freed_meanwhile_counts_against_what_died():
-    assert pace(growth(counted(100, 100)), deaths_of(50)) is None
+    assert rate(growth(counted(100, 100)), deaths_of(50)) is None
 
 
 def test_more_cgroups_than_ids_disprove_the_id_limit():
     (ids,) = limits(census(68_440, live=240), (), 0.1)
-    assert ids.value == "not here: 68,680 exist at once"
+    assert ids.value == "does not apply: 68,680 exist at the same time"
 
 
 def test_without_a_pace_a_limit_has_no_date():
@@ -106,14 +106,14 @@ def test_without_a_pace_a_limit_has_no_date():
 
 def test_with_a_pace_both_limits_have_one():
     ids, cost = limits(census(4_900), [walk(estimate_s=0.5)], 1.0)
-    assert ids.value == "5,000 of 65,535, in 16 h 48 min at this pace"
-    reached = "5 s at 50,000 cgroups, in 12 h 30 min at this pace"
+    assert ids.value == "5,000 of 65,535, in 16 h 48 min at this rate"
+    reached = "5 s at 50,000 cgroups, in 12 h 30 min at this rate"
     assert cost.value == f"500 ms (estimated) now, {reached}"
 
 
 def test_a_flat_cost_has_no_limit_in_sight():
     (_, cost) = limits(census(70_000), [walk(root_s=0.00005)], 1.0)
-    assert cost.value.startswith("not in sight: 50 µs (measured)")
+    assert cost.value.startswith("not expected: 50 µs (measured)")
 
 
 def test_a_limit_that_is_reached_is_reported():

@@ -86,7 +86,7 @@ def test_a_traced_leak_is_a_problem_whatever_the_number_of_the_dying(
     finding = detect(window)
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, severity)
     assert "leaking, 1,000" in finding.summary
-    pace = next(each for each in finding.evidence if each.what == "pace of the leak")
+    pace = next(each for each in finding.evidence if each.what == "leak rate")
     assert "/a/job-*" in pace.value
     assert "UTC" in pace.value
 

@@ -99,7 +99,7 @@ def test_a_number_that_matches_while_nothing_restarts_is_only_possible():
     still = unit("old", 5_000, 1, sub="running")
     suspect = only(suspects(window([still, census(5_000)], [still, census(5_000)])))
     assert suspect.strength is Strength.POSSIBLE
-    assert "restarts no more" in suspect.sentence
+    assert "no longer restarts" in suspect.sentence
 
 
 def test_a_unit_that_neither_matches_nor_restarts_is_no_suspect():

@@ -209,8 +209,8 @@ def counted(name, value, nic="eth0"):
 @pytest.mark.parametrize(
     ("window", "against"),
     [
-        (counted("wd_expired", 3), ("eth0 wd_expired 3: the device stopped its keep-alive",)),
-        (counted("missing_intr", 1), ("eth0 missing_intr 1: interrupts lost",)),
+        (counted("wd_expired", 3), ("eth0 wd_expired 3: the device stopped sending keep-alives",)),
+        (counted("missing_intr", 1), ("eth0 missing_intr 1: an interrupt was lost",)),
         (counted("wd_expired", 0), ()),
         (counted("wd_expired", 3, "eth1"), ()),
         (counted("suspected_poll_starvation", 3), ()),

@@ -303,8 +303,8 @@ def test_of_a_time_that_came_twice_the_later_is_judged(tmp_path: Path):
     recording = Recording(tmp_path)
     part = span.between(recording, WALL_S + 110, WALL_S + 120)
     assert (part.start[0], part.end[0]) == (170.0, 180.0)
-    assert any("came twice" in note for note in part.notes)
-    with pytest.raises(StoreError, match="the recording reaches from"):
+    assert any("occurred twice" in note for note in part.notes)
+    with pytest.raises(StoreError, match="the recording covers"):
         span.between(recording, WALL_S + 0, WALL_S + 99)
 
 

@@ -201,9 +201,9 @@ def test_deaths_are_counted_by_parent_where_somebody_looked_and_lost_none(tmp_pa
     gaps = [batch(value + 0.002) for value in (10.0, 11.0, 12.0)]
     gaps += [batch(13.002, CgroupEventGap(40)), batch(14.002)]
     found = signals(written(tmp_path, {CgroupEvent: events, CgroupEventGap: gaps}))
-    assert values(found["/a", "deaths"]) == [None, 1.0, 0.0, None, 2.0]
-    assert values(found["/", "deaths"]) == [None, 1.0, 0.0, None, 0.0]
-    assert values(found["the whole node", "deaths"]) == [None, 2.0, 0.0, None, 2.0]
+    assert values(found["/a", "cgroups removed"]) == [None, 1.0, 0.0, None, 2.0]
+    assert values(found["/", "cgroups removed"]) == [None, 1.0, 0.0, None, 0.0]
+    assert values(found["the whole node", "cgroups removed"]) == [None, 2.0, 0.0, None, 2.0]
 
 
 def line(family: str, mono_s: float) -> KernelEvent:
@@ -312,7 +312,7 @@ def test_a_walk_is_found_by_its_task_and_its_function_though_each_core_has_it_bu
     passing = {(signal.kind, signal.about, signal.name): signal for signal in found.ranked[
         : found.significant]}  # fmt: skip
     assert ("task", "kubelet[2113]", "CPU time") in passing
-    walk = passing["core", "the highest core", "system time"]
+    walk = passing["core", "highest of all cores", "system time"]
     assert walk.lead_s == pytest.approx(6.8, abs=1.5)
     assert walk.before > 10 * walk.control
     functions = {about for kind, about, _ in passing if kind == "function"}

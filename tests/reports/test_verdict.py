@@ -60,7 +60,7 @@ def test_a_job_that_died_on_a_healthy_node_comes_first_and_costs_no_exit_code():
     said = " ".join(blocks[1].split())
     assert said.startswith('"job 17 died" (marked by hand), at 21:20:02 UTC. Nothing')
     assert "recorded on this node explains it; check the job's other nodes." in said
-    assert blocks[-1].rstrip().endswith("exit 0: healthy (make demo shows a sick one)")
+    assert blocks[-1].rstrip().endswith("exit 0: healthy (sexton demo shows a sick node)")
     assert "noted" not in "".join(blocks)
 
 

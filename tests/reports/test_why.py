@@ -68,7 +68,7 @@ def test_of_a_job_s_death_that_nothing_explains_that_is_said_and_the_node_is_not
     text = flat(why_text(found))
     assert int(found.exit) == 0
     assert "Nothing recorded on this node explains it." in text
-    assert text.endswith("exit 0: nothing that was found is a problem on this node")
+    assert text.endswith("exit 0: none of the findings is a problem on this node")
 
 
 def test_a_job_s_death_that_a_reset_may_explain_is_a_problem_that_concerns_it():

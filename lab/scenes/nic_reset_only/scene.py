@@ -7,7 +7,7 @@ from lab.network_job import NetworkJob
 from lab.stage import Stage
 
 ID = "nic_reset_only"
-TITLE = "a NIC reset without zombies: the device stopped its keep-alive"
+TITLE = "a NIC reset without zombies: the device stopped sending keep-alives"
 SECONDS = 85
 NEEDS = frozenset({"root"})
 EXPECTED = {

@@ -65,7 +65,7 @@ def test_a_core_held_by_faults_is_a_warning():
     assert finding.severity is Severity.WARNING
     assert finding.entities == {"core": ("1",), "task": ("dd[77]",)}
     assert "held core 1 in the kernel for 8.0 s" in finding.summary
-    assert finding.evidence[0].what == "core 1 held by page faults, and its samples in them"
+    assert finding.evidence[0].what == "core 1 held by page faults, and their share of its samples"
     assert finding.evidence[0].value == "8.0 s, 84 %"
 
 

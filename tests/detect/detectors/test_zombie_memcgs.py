@@ -152,8 +152,8 @@ def test_four_deaths_give_no_eta_and_five_do():
         rows = [(0.0, [census(20_000)]), (50.0, [census(20_000 + by), walk(1.4)])]
         return evidence_text(detect(make_window(rows)))
 
-    assert "at this pace" not in grown(4)
-    assert "at this pace" in grown(5)
+    assert "at this rate" not in grown(4)
+    assert "at this rate" in grown(5)
 
 
 def test_deaths_that_are_not_yet_released_are_called_so():
@@ -161,7 +161,7 @@ def test_deaths_that_are_not_yet_released_are_called_so():
     finding = detect(
         make_window([(0.0, [census(900)]), (10.0, [census(900), *events])], [CgroupEvent])
     )
-    assert "5 of 8 deaths in 10.0 s, 3 more not yet released" in evidence_text(finding)
+    assert "5 of 8 removals in 10.0 s, 3 more not yet released" in evidence_text(finding)
 
 
 def test_owners_come_with_their_parents_first_because_the_cure_works_there():

@@ -247,7 +247,7 @@ def test_over_its_budget_it_thins_then_pauses_and_comes_back_for_a_trigger(monke
                 assert file.read().startswith(enabled)
         assert until(lambda: ring.tend().mode == "paused")
         state = ring.state(100_000.0)
-        assert "off until a trigger" in state.reason
+        assert "off until the next alarm" in state.reason
         assert state.estimated_percent == EVENT_NS / 100
         ring.resume("nic_reset", grace_s=3600)
         assert until(lambda: (ring.tend().estimated_percent or 0) > 0), "over the limit"

@@ -236,8 +236,8 @@ def test_a_search_in_an_address_is_plain_words_until_somebody_wants_a_pattern(in
     span = f"s={held['start']:.3f},{held['end']:.3f}&tab=flame"
     page = drawn(opened(f"{incident}#{span}&search={quote('mem_cgroup_(iter|x)')}"))
     found = page.locator("#found")
-    expect(found).to_have_text("not found, as plain words", timeout=60_000)
+    expect(found).to_have_text("not found, matched as plain text", timeout=60_000)
     page.locator("#search").press("Enter")
     expect(found).to_contain_text("%")
     page.locator("#search").fill(r"^(\w+)+!$")  # of which one name is enough to hang a page
-    expect(found).to_have_text("not found, as plain words")
+    expect(found).to_have_text("not found, matched as plain text")

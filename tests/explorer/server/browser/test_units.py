@@ -314,9 +314,9 @@ SEARCH = """(() => {
 @pytest.mark.parametrize(
     ("text", "typed", "said"),
     [
-        ("B.C", False, "25.0 % in 1 box, as plain words"),
+        ("B.C", False, "25.0 % in 1 box, matched as plain text"),
         ("b|w", True, "100.0 % in 2 boxes"),
-        ("b|w", False, "not found, as plain words"),
+        ("b|w", False, "not found, matched as plain text"),
         ("w", False, "75.0 % in 1 box"),
         ("", True, ""),
     ],

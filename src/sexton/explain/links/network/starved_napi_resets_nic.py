@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from sexton.detect.detectors.network.nic_resets import reset_times
 from sexton.detect.nics import counters
+from sexton.detect.resets import CAUSES
 from sexton.explain.moments import READ_S
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
@@ -20,7 +21,7 @@ from sexton.model.text import printable
 from sexton.model.window import Window
 
 FOLLOWS_WITHIN_S = 30.0
-_ELSEWHERE = {"wd_expired": "the device stopped its keep-alive", "missing_intr": "interrupts lost"}
+_ELSEWHERE = ("wd_expired", "missing_intr")
 
 
 @link(
@@ -60,7 +61,7 @@ def _follows(starved: Finding, reset: Finding, window: Window) -> bool:
 def _elsewhere(reset: Finding, window: Window) -> tuple[str, ...]:
     nics = reset.entities.get("nic", ())
     return tuple(
-        f"{counter.nic} {counter.name} {counter.value:,}: {_ELSEWHERE[counter.name]}"
+        f"{counter.nic} {counter.name} {counter.value:,}: {CAUSES[counter.name]}"
         for counter in counters(window, _ELSEWHERE)
         if counter.value and printable(counter.nic) in nics
     )
