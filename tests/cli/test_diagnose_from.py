@@ -111,7 +111,7 @@ def test_around_a_time_before_a_reboot_judges_the_boot_that_holds_it(
     _, out, _ = told(capsys, "--from", place, "--json", "--around", f"@{START + WALK_S + 6}")
     assert json.loads(out)["window"]["end"] < START + WALK_S + 61
     assert verdicts(out)["saturated_core"] == "present"
-    assert "the one that was running then" in json.loads(out)["replayed"]["notes"][0]
+    assert "the one running at that time is judged" in json.loads(out)["replayed"]["notes"][0]
 
 
 def test_around_and_window_exclude_each_other(recorded: Path, capsys: pytest.CaptureFixture[str]):

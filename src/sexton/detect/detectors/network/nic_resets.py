@@ -12,8 +12,8 @@ A training job reports a lost actor, and the node looks idle a moment later.
 **What would make it wrong.** Requested resets (``ethtool --reset``, a driver reload, an MTU change
 on some drivers) look alike. The log is a ring buffer that drops old lines; counters restart with
 the driver. The queue's core is today's: irqbalance may have moved it since. ``wd_expired`` (the
-device stopped sending keep-alives) and ``missing_intr`` (an interrupt was lost) point at the device or
-the hypervisor, not at a starved core.
+device stopped sending keep-alives) and ``missing_intr`` (an interrupt was lost) point at the device
+or the hypervisor, not at a starved core.
 
 **Check by hand.** ``dmesg -T | grep -iE 'reset|watchdog|napi'``, ``ethtool -S eth0 | grep -E
 'reset|timeout|starvation|wd_expired|missing'``, then ``cat /proc/irq/N/effective_affinity_list``.
