@@ -13,7 +13,7 @@ from sexton.detect.kernel_log import DAY_S, NO_REACH, Line, lines, reach
 from sexton.detect.registry import settings_in_force
 from sexton.detect.rows_read import Witness
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
-from sexton.model.rows.event import FLAGGED
+from sexton.model.rows.event import FLAGGED, KernelEvent, ServiceEvent
 from sexton.model.text import count, shorten
 
 #: Named groups of a pattern that are entities, with their kind.
@@ -57,7 +57,7 @@ def _finding(pattern: str, found: list[Line], origin: str) -> Finding:
     return Finding(
         finding_id(pattern),
         Verdict.PRESENT,
-        _severity(last) if recent else Severity.INFO,
+        (owners_severity(last.event) if recent else None) or Severity.INFO,
         f"{last.text('meaning') or pattern}: {count(len(found), 'log line')}, the last {last.ago}",
         entities,
         min(times, default=None),
@@ -77,9 +77,6 @@ def _finding(pattern: str, found: list[Line], origin: str) -> Finding:
     )
 
 
-def _severity(line: Line) -> Severity:
-    """By its pattern's file; *info* if a recording has no valid one."""
-    try:
-        return Severity(line.text("severity") or "")
-    except ValueError:
-        return Severity.INFO
+def owners_severity(event: KernelEvent | ServiceEvent) -> Severity | None:
+    """As its pattern's file says; `None` if the line has no valid one."""
+    return next((grade for grade in Severity if grade == event.fields.get("severity")), None)

@@ -39,6 +39,7 @@ from tests.support.recordings import (
 )
 from tests.support.synthetic import small
 
+Fields = dict[str, int | str]
 OTHER = {**HEADER, "boot_id": BOOT.replace("1", "2")}
 
 
@@ -341,21 +342,32 @@ def test_a_line_that_a_second_recorder_reads_again_was_said_once(tmp_path: Path)
     assert [mark.time for mark in view.marks(WALL_S, WALL_S + 99)] == [WALL_S + 5, WALL_S + 30]
 
 
-def test_the_end_of_a_trouble_is_no_warning(tmp_path: Path):
-    said = [("stuck", {}), ("well again", {"phase": "done"})]
+def test_a_line_is_as_severe_as_its_pattern_says(tmp_path: Path):
+    """The catalogue's, or the one that an owner's pattern stored with it."""
+    said: tuple[tuple[str, str, Fields], ...] = (
+        ("soft-lockup", "critical", {}),
+        ("ext4-read-only", "critical", {"phase": "read-only"}),
+        ("ext4-mounted", "info", {"phase": "done"}),
+        ("oom-killed", "warning", {}),
+        ("of another version", "warning", {}),
+        ("an owner's", "critical", {"severity": "critical"}),
+        ("soft-lockup", "info", {"severity": "info"}),
+        ("invalid", "warning", {"severity": "<b>"}),
+    )
     lines = [
-        KernelEvent("p", "filesystem", text, 20_000_000, None, fields) for text, fields in said
+        KernelEvent(pattern, "flagged", f"line {at}", 20_000_000, None, fields)
+        for at, (pattern, _, fields) in enumerate(said)
     ]
     write_sealed(tmp_path, [{KernelEvent: [at(WALL_S + 21, 21.0, *lines)]}], 1)
-    given = View.open(tmp_path).marks(WALL_S, WALL_S + 99)
-    assert {mark.text: mark.severity for mark in given} == {
-        "stuck": "warning",
-        "well again": "info",
-    }
+    view = View.open(tmp_path)
+    given = {mark.text: mark.severity for mark in view.marks(WALL_S, WALL_S + 99)}
+    assert given == {f"line {at}": severity for at, (_, severity, _) in enumerate(said)}
+    kept = {mark.text for mark in view.marks(WALL_S, WALL_S + 99, most=3)}
+    assert kept == {"line 0", "line 1", "line 5"}
 
 
 def test_of_too_many_marks_the_gravest_are_given(tmp_path: Path):
-    event = KernelEvent("p", "soft_lockup", "stuck", 20_500_000, None)
+    event = KernelEvent("soft-lockup", "soft_lockup", "stuck", 20_500_000, None)
     write_sealed(
         tmp_path, [{Mark: [marks(20, 20.0)], KernelEvent: [at(WALL_S + 21, 21.0, event)]}], 1
     )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sexton.model.finding import Severity
 from sexton.sources.kmsg import catalogue
 from sexton.sources.kmsg.catalogue import MOST_CHARACTERS, Recogniser, patterns, recognise
 from sexton.sources.kmsg.records import LogLine
@@ -46,7 +47,7 @@ def test_no_other_entry_takes_the_line_first(pattern):
 @decorator
 def test_an_entry_is_complete(pattern):
     assert pattern.family in " ".join(FAMILIES).split()
-    assert pattern.level in ("info", "warning", "error", "critical")
+    assert pattern.severity in Severity
     assert pattern.hint in pattern.examples["match"]
     assert len(pattern.note) > 10
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sexton.detect import resets
+from sexton.detect.custom_patterns import owners_severity
 from sexton.detect.kernel_log import Line
 from sexton.detect.nics import namer
 from sexton.detect.registry import all_detectors
@@ -20,6 +21,7 @@ from sexton.explorer.tiles.build import MOST_S, Clock, Part
 from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableSpan
 from sexton.explorer.tiles.tables import clock as clock_words
+from sexton.model.finding import Severity
 from sexton.model.lane import Marked, Table
 from sexton.model.row import Row
 from sexton.model.rows.event import KernelEvent, ServiceEvent
@@ -27,6 +29,7 @@ from sexton.model.rows.net import Nic
 from sexton.model.rows.recorder import Alarm, Mark, RecorderNote
 from sexton.model.rows.unit import RestartMark
 from sexton.model.text import printable, shorten
+from sexton.sources.kmsg.catalogue import severities
 from sexton.store.arrays import numbers, values
 from sexton.store.schema import MONO, grouped, rows_of, texts_of
 
@@ -37,9 +40,6 @@ _WIDTH = 400
 #: Tenths of a second within which the same text is the same line: each reader computes its time
 #: again. An alarm is raised up to some seconds after its cause.
 _SAME, _RAISED = 1, 25
-#: The most severe first.
-SEVERITIES = ("critical", "warning", "info")
-_CRITICAL = frozenset({"soft_lockup", "hard_lockup", "rcu_stall", "nic_reset"})
 
 
 @cache
@@ -48,13 +48,13 @@ def _lanes() -> dict[str, str]:
     return {kind: check.lane for check in all_detectors() for kind in check.events}
 
 
-def _made(time: float, kind: str, text: str, severity: str, entity: str) -> Marked:
+def _made(time: float, kind: str, text: str, severity: Severity, entity: str) -> Marked:
     return Marked(
         time,
         None,
         printable(kind),
         shorten(printable(text), _WIDTH),
-        severity,
+        severity.value,
         shorten(printable(entity), 120),
         _lanes().get(kind, ""),
     )
@@ -62,9 +62,13 @@ def _made(time: float, kind: str, text: str, severity: str, entity: str) -> Mark
 
 def _kernel(row: KernelEvent, read: float, clock: Clock) -> Marked:
     when = clock.at(row.mono_us / 1e6) if row.mono_us is not None else row.wall_s
-    ended = row.fields.get("phase") == "done"  # mounted again, cool again
-    severity = "critical" if row.family in _CRITICAL else "info" if ended else "warning"
-    return _made(read if when is None else when, row.family, row.message, severity, _about(row))
+    when = read if when is None else when
+    return _made(when, row.family, row.message, _severity(row), _about(row))
+
+
+def _severity(row: KernelEvent | ServiceEvent) -> Severity:
+    """The owner's patterns store theirs with the line; those of another version are unknown."""
+    return owners_severity(row) or severities().get(row.pattern, Severity.WARNING)
 
 
 def _about(row: KernelEvent | ServiceEvent) -> str:
@@ -77,25 +81,25 @@ def _about(row: KernelEvent | ServiceEvent) -> str:
 def _service(row: ServiceEvent, read: float, _clock: Clock) -> Marked:
     when = read if row.wall_s is None else row.wall_s
     text = f"{row.speaker}: {row.message}"
-    return _made(when, row.family, text, "warning", _about(row))
+    return _made(when, row.family, text, _severity(row), _about(row))
 
 
 def _alarm(row: Alarm, read: float, _clock: Clock) -> Marked:
     about = "" if row.about.isdecimal() else row.about  # a bare count names nothing
-    return _made(read, row.kind, row.detail or row.about, "warning", about)
+    return _made(read, row.kind, row.detail or row.about, Severity.WARNING, about)
 
 
 def _mark(row: Mark, read: float, _clock: Clock) -> Marked:
-    return _made(read, "mark", row.text, "info", "")
+    return _made(read, "mark", row.text, Severity.INFO, "")
 
 
 def _note(row: RecorderNote, read: float, _clock: Clock) -> Marked:
-    return _made(read, "note", f"{row.kind}: {row.detail}", "info", "the recorder")
+    return _made(read, "note", f"{row.kind}: {row.detail}", Severity.INFO, "the recorder")
 
 
 def _restart(row: RestartMark, _read: float, _clock: Clock) -> Marked:
     text = f"{row.unit} restarted ({_ordinal(row.counter)} time)"
-    return _made(row.wall_s, "restart", text, "info", row.unit)
+    return _made(row.wall_s, "restart", text, Severity.INFO, row.unit)
 
 
 def _ordinal(number: int) -> str:
@@ -147,7 +151,7 @@ class Builder:
             if self._boot:
                 time = segment.start[1]
                 self._near = _SAME
-                self._add(_made(time, "boot", "the node rebooted", "warning", ""))
+                self._add(_made(time, "boot", "the node rebooted", Severity.WARNING, ""))
             self._boot, self._last = segment.boot_id, {}
         self._feed_nics(part)
         for kind, make in _TABLES:
@@ -240,7 +244,7 @@ class Builder:
         found = []
         for burst in resets.grouped(lines, namer(self._nics.values(), lines)):
             mine = [marks[id(line)] for line in burst.lines]
-            worst = min(mine, key=lambda mark: SEVERITIES.index(mark.severity))
+            worst = max(mine, key=lambda mark: Severity(mark.severity).rank)
             about = printable(burst.name) if burst.name else worst.entity
             found.append(worst._replace(time=mine[0].time, entity=about))
         return sorted(found, key=lambda mark: mark.time)

@@ -17,12 +17,12 @@ from typing import Any, TypeVar, cast
 from sexton.detect.registry import all_detectors
 from sexton.errors import CommandError, StoreError
 from sexton.explorer.lanes.cores import Builder as Cores
-from sexton.explorer.lanes.events import SEVERITIES
 from sexton.explorer.lanes.events import Builder as Events
 from sexton.explorer.tiles.follow import GrowingRecording, LaneFeed, build_lanes
 from sexton.explorer.tiles.questions import Questions
 from sexton.explorer.tiles.registry import Builder, Declared, all_lanes
 from sexton.explorer.tiles.tables import TableSpan
+from sexton.model.finding import Severity
 from sexton.model.lane import COLUMNS, MOST_TILES, TOP, Lane, Marked, Strip, Table
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus
@@ -38,7 +38,6 @@ T = TypeVar("T")
 _LONGEST_S = float(MOST_TILES - 1) * COLUMNS * (1 << TOP)
 #: Lanes that a page shows first.
 _FIRST = ("cores", "events")
-_RANK = SEVERITIES.index
 
 
 class View(Questions):
@@ -141,7 +140,7 @@ class View(Questions):
         inside = self._marks(start, end)
         if len(inside) <= most:
             return inside
-        kept = sorted(inside, key=lambda mark: _RANK(mark.severity))[:most]
+        kept = sorted(inside, key=lambda mark: -Severity(mark.severity).rank)[:most]
         return sorted(kept, key=lambda mark: mark.time)
 
     def marks_between(self, start: float, end: float) -> int:

@@ -8,7 +8,7 @@ To add a pattern, add an entry; one test checks every entry against its own line
                 hard_lockup rcu_stall hung_task oom conntrack slub sessions cgroup filesystem
                 no_space block_error disk_timeout memory_error hardware_error thermal clock
                 gpu
-``level``       info, warning, error or critical: how bad the line is by itself
+``severity``    info, warning or critical: how bad the line is by itself, as the explorer marks it
 ``hint``        a literal in every matching line; checked before the regex is tried
 ``regex``       matched from the message's start; named groups become fields, those in ``_ms``
                 as ``_us``, those in ``_kb`` as ``_bytes``. ``@ena@`` and ``@nic@`` stand for what
@@ -47,6 +47,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
+from sexton.model.finding import Severity
 from sexton.model.rows.event import KernelEvent
 from sexton.sources.kmsg.records import LogLine
 
@@ -82,7 +83,7 @@ class Pattern(NamedTuple):
 
     id: str
     family: str
-    level: str
+    severity: Severity
     origin: str
     hint: str
     expression: str
@@ -168,6 +169,12 @@ def _entries(content: str) -> tuple[Pattern, ...]:
 def patterns() -> tuple[Pattern, ...]:
     """Every entry, in the order of the files and of the entries in them."""
     return tuple(entry for file in _files() for entry in file.entries())
+
+
+@cache
+def severities() -> Mapping[str, Severity]:
+    """How bad a line of each entry is by itself."""
+    return {entry.id: entry.severity for entry in patterns()}
 
 
 #: Patterns of the node's owner, for as long as a command runs.
@@ -278,7 +285,7 @@ def _compile(entry: Mapping[str, Any]) -> Pattern:
     return Pattern(
         id=entry["id"],
         family=entry["family"],
-        level=entry["level"],
+        severity=Severity(entry["severity"]),
         origin=entry.get("origin", "kernel"),
         hint=entry["hint"],
         expression=regex,

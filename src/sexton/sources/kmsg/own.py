@@ -32,6 +32,7 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple, NoReturn
 
 from sexton.errors import CommandError
+from sexton.model.finding import Severity
 from sexton.model.rows.event import FLAGGED
 from sexton.model.text import printable
 from sexton.sources.kmsg.catalogue import MOST_OWN, Pattern, patterns
@@ -44,7 +45,6 @@ _MOST_TEXT = 200
 _MOST_STEPS = (MOST_OWN + 1) * 128
 _LEAST_FIXED = 3
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}", re.ASCII)
-_SEVERITIES = ("info", "warning", "critical")
 _KEYS = ("name", "regex", "severity", "meaning", "example", "family")
 _SINGLE = frozenset((ops.LITERAL, ops.NOT_LITERAL, ops.ANY, ops.IN))
 _REPEATS = frozenset((ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT))
@@ -83,8 +83,8 @@ def _entry(entry: object, where: str) -> Pattern:
     texts = _texts(entry, wrong)
     if not _NAME.fullmatch(texts["name"]):
         wrong("name", "use lowercase letters, digits, - and _, at most 40")
-    if texts["severity"] not in _SEVERITIES:
-        wrong("severity", f"must be one of {', '.join(_SEVERITIES)}")
+    if texts["severity"] not in list(Severity):
+        wrong("severity", f"must be one of {', '.join(Severity)}")
     if problem := problem_of(texts["regex"]):
         wrong("regex", problem)
     compiled = re.compile(texts["regex"], re.ASCII)
@@ -101,7 +101,7 @@ def _entry(entry: object, where: str) -> Pattern:
     return Pattern(
         id=texts["name"],
         family=family,
-        level=texts["severity"],
+        severity=Severity(texts["severity"]),
         origin="kernel",
         hint=_fixed(texts["regex"]),
         expression=texts["regex"],
