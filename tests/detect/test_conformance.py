@@ -13,6 +13,7 @@ import pytest
 
 import sexton
 from sexton.detect.registry import Detector, all_detectors
+from sexton.explain.registry import all_rules
 from sexton.explain.subject import KINDS
 from sexton.explorer.tiles.registry import all_lanes
 from tests.support.fixtures import FIXTURES
@@ -122,19 +123,22 @@ def test_a_plan_treats_it_or_says_what_to_do_instead(detector: Detector):
     assert not (detector.treated_by_plan and detector.plan_note)
 
 
-def test_no_id_is_quoted_outside_its_own_module_and_links():
-    """Everything else goes through the registry or imports the module's `NAME`. A detector's
-    docstring is its page, and pages refer to each other."""
+def test_no_id_is_quoted_outside_its_own_module():
+    """Everything else goes through the registries, compares a link's ends, or imports the module's
+    `NAME`. Only links quote detectors. A detector's docstring is its page, a link's its rule, and
+    those refer to each other."""
     root = Path(sexton.__file__).parent
-    ids = {detector.id for detector in all_detectors()}
+    links = {rule.id for rule in all_rules()}
+    detectors = {detector.id for detector in all_detectors()}
     quoted = []
     for path in sorted(root.rglob("*")):
         part = path.relative_to(root)
-        if part.parts[:2] == ("explain", "links"):
-            continue
-        own = {path.stem} if part.parts[:2] == ("detect", "detectors") else set()
-        for line, text in _texts(path, is_page=bool(own)):
-            names = {*re.findall(r"\w+", text)} & ids - own
+        is_page = part.parts[:2] == ("detect", "detectors")
+        is_link = part.parts[:2] == ("explain", "links")
+        foreign = links | (set() if is_link else detectors)
+        foreign -= {path.stem} if is_page or is_link else set()
+        for line, text in _texts(path, is_page or is_link):
+            names = {*re.findall(r"\w+", text)} & foreign
             quoted += [f"{part}:{line}: {name}" for name in sorted(names)]
     assert not quoted
 

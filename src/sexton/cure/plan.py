@@ -169,7 +169,7 @@ def _zombie_leaving_units(diagnosis: Diagnosis) -> frozenset[str]:
         name
         for chain in diagnosis.chains
         for link in chain.links
-        if link.id == "crash_loop_leaves_zombies"
+        if (link.cause, link.effect) == (crash_looping_unit.NAME, zombie_memcgs.NAME)
         for name in link.shared
     )
 
