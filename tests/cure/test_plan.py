@@ -20,11 +20,12 @@ from sexton.cure.units import UnitSnapshot, UnitStatus
 from sexton.cure.writer import LiveWriter
 from sexton.detect.detectors.cgroups import crash_looping_unit
 from sexton.detect.owners import Owner
+from sexton.detect.registry import Detector, Treatment, all_detectors
 from sexton.errors import CommandError
 from sexton.host.host import open_host
 from sexton.model.audit import Need, Reason, Subject
 from sexton.model.chain import Chain, Link, Strength
-from sexton.model.diagnosis import Diagnosis
+from sexton.model.diagnosis import Diagnosis, Step
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.rows.cgroup import (
     CgroupCensus,
@@ -35,6 +36,7 @@ from sexton.model.rows.cgroup import (
 )
 from sexton.model.rows.unit import ServiceManager, Unit
 from sexton.reports.text.fix import plan_shell, plan_text
+from sexton.reports.text.verdict import verdict_text
 from sexton.sources.procfs.node import Identity
 from tests.cure.test_apply import Calm
 from tests.detect.detectors.test_cgroup_churn import life
@@ -71,6 +73,27 @@ def test_nothing_wrong_is_nothing_to_do():
     plan = make_plan(diagnosis(HEALTHY), make_window([]), PlanContext(open_host()))
     assert (plan.steps, plan.refusals, plan.notes) == ((), (), ())
     assert plan.diagnosis_root == "No problem found"
+
+
+PARTS = {
+    "_stop_units": Treatment.STOP_UNITS,
+    "_free": Treatment.FREE_ZOMBIES,
+    "_remove_leftovers": Treatment.REMOVE_EMPTY,
+}
+
+
+@pytest.mark.parametrize("detector", all_detectors(), ids=lambda each: each.id)
+def test_a_plan_does_what_a_detector_declares_and_the_verdict_names_such_a_plan(
+    detector: Detector, monkeypatch: pytest.MonkeyPatch
+):
+    done: list[Treatment] = []
+    for name, treatment in PARTS.items():
+        monkeypatch.setattr(planning, name, lambda *_, it=treatment, **__: done.append(it))
+    problem = Finding(detector.id, Verdict.PRESENT, Severity.CRITICAL, "bad")
+    sick = replace(diagnosis(problem), plan=(Step("look", "why", "none"),))
+    make_plan(sick, make_window([]), PlanContext(open_host()))
+    assert tuple(done) == detector.treatments
+    assert ("sexton fix plan" in verdict_text(sick)) == bool(done)
 
 
 def test_a_diagnosis_of_another_boot_is_refused_with_what_to_do():

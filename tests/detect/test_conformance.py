@@ -120,7 +120,7 @@ def test_an_event_belongs_to_one_detector():
 
 @each_detector
 def test_a_plan_treats_it_or_says_what_to_do_instead(detector: Detector):
-    assert not (detector.treated_by_plan and detector.plan_note)
+    assert not (detector.treatments and detector.plan_note)
 
 
 def test_no_id_is_quoted_outside_its_own_module():

@@ -37,14 +37,13 @@ from sexton.detect.detectors.cgroups import (
     cgroup_churn,
     crash_looping_unit,
     leaked_scopes,
-    slow_memcg_stats,
     zombie_memcgs,
 )
 from sexton.detect.detectors.cgroups.cgroup_churn import families
 from sexton.detect.detectors.cgroups.zombie_memcgs import SHARE
 from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.owners import Owner, owners
-from sexton.detect.registry import detector_of
+from sexton.detect.registry import Treatment, detector_of
 from sexton.detect.stems import join
 from sexton.errors import CommandError, SourceError
 from sexton.host.host import Host
@@ -109,13 +108,14 @@ def make_plan(diagnosis: Diagnosis, window: Window, context: PlanContext) -> Pla
     _same_boot(diagnosis, boot_id)
     draft = _Draft(context, probes)
     problems = {finding.id: finding for finding in diagnosis.findings if finding.is_problem}
-    if crash_looping_unit.NAME in problems:
-        _stop_units(draft, problems[crash_looping_unit.NAME], _zombie_leaving_units(diagnosis))
-    if zombie_memcgs.NAME in problems:
+    for finding in _treated(problems, Treatment.STOP_UNITS):
+        _stop_units(draft, finding, _zombie_leaving_units(diagnosis))
+    zombies = _treated(problems, Treatment.FREE_ZOMBIES)
+    if zombies:
         _free(draft, window, problems)
-    if problems.keys() & {zombie_memcgs.NAME, leaked_scopes.NAME, slow_memcg_stats.NAME}:
+    if _treated(problems, Treatment.REMOVE_EMPTY):
         _remove_leftovers(draft, needed=leaked_scopes.NAME in problems)
-    if zombie_memcgs.NAME in problems:
+    if zombies:
         if context.options.allow_drop_caches:
             identity = draft.next_id("drop-caches")
             draft.steps.append(drop_caches.propose(identity, _cached(window), probes.dying()))
@@ -142,6 +142,15 @@ def make_plan(diagnosis: Diagnosis, window: Window, context: PlanContext) -> Pla
         notes=tuple(draft.notes),
         baseline=baseline,
     )
+
+
+def _treated(problems: Mapping[str, Finding], treatment: Treatment) -> list[Finding]:
+    """The problems that a part of the plan is for, as their detectors declare."""
+    return [
+        finding
+        for name, finding in problems.items()
+        if (check := detector_of(name)) is not None and treatment in check.treatments
+    ]
 
 
 def _same_boot(diagnosis: Diagnosis, boot_id: str) -> None:

@@ -28,7 +28,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 from functools import cache
 from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
@@ -113,6 +113,14 @@ class Advice(NamedTuple):
     steps: Callable[[Finding, Window], Sequence[Step]]
 
 
+class Treatment(Enum):
+    """What `sexton fix plan` can do about a problem."""
+
+    STOP_UNITS = "stop the units it names"
+    FREE_ZOMBIES = "free dying cgroups"
+    REMOVE_EMPTY = "remove empty cgroups"
+
+
 def look(command: str, why: str) -> Advice:
     """Advice to run one command that changes nothing."""
     return Advice(Stage.LOOK, lambda _finding, _window: [Step(command, why, READS)])
@@ -141,7 +149,7 @@ class Declaration(TypedDict):
     holds_core: NotRequired[bool]
     marked: NotRequired[bool]
     ends_jobs: NotRequired[bool]
-    treated_by_plan: NotRequired[bool]
+    treatments: NotRequired[tuple[Treatment, ...]]
     plan_note: NotRequired[str]
 
 
@@ -192,9 +200,9 @@ class Detector:
     marked: bool = False
     #: It often ends a job, which only a mark can show: a timeline that ends with it says so.
     ends_jobs: bool = False
-    #: `sexton fix plan` has steps for it.
-    treated_by_plan: bool = False
-    #: What to do instead, for a problem that the plan has no steps for.
+    #: What `sexton fix plan` does about it.
+    treatments: tuple[Treatment, ...] = ()
+    #: What to do instead, for a problem that the plan does nothing about.
     plan_note: str = ""
 
     @property

@@ -349,7 +349,7 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 def _is_treated(finding: Finding) -> bool:
     known = detector_of(finding.id)
-    return known is not None and known.treated_by_plan
+    return known is not None and bool(known.treatments)
 
 
 def _as_root(diagnosis: Diagnosis, width: int) -> Iterator[str]:

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from sexton.detect.findings import absent, and_more, not_applicable, unknown, unread
 from sexton.detect.protected import protected
-from sexton.detect.registry import Advice, Stage, Threshold, detector
+from sexton.detect.registry import Advice, Stage, Threshold, Treatment, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
@@ -156,7 +156,7 @@ def _stop(finding: Finding, _window: Window) -> list[Step]:
     essential=4,
     advice=Advice(Stage.STOP, _stop),
     events=("restart",),
-    treated_by_plan=True,
+    treatments=(Treatment.STOP_UNITS,),
 )
 def detect(window: Window) -> Finding:
     """Every unit in a loop, the one with the most restarts first."""

@@ -28,7 +28,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from sexton.detect.findings import missing, names
-from sexton.detect.registry import Threshold, detector, look
+from sexton.detect.registry import Threshold, Treatment, detector, look
 from sexton.detect.stems import container, join, path_stem, pattern, split
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupDir
@@ -80,7 +80,7 @@ class _Group(NamedTuple):
         "loginctl list-sessions | grep closing",
         "see which sessions do not close; end them with loginctl terminate-session",
     ),
-    treated_by_plan=True,
+    treatments=(Treatment.REMOVE_EMPTY,),
 )
 def detect(window: Window) -> Finding:
     """Empty scopes first, crowded parents second."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from sexton.detect.findings import absent, unknown
 from sexton.detect.growth import cost, is_bound
-from sexton.detect.registry import Threshold, detector
+from sexton.detect.registry import Threshold, Treatment, detector
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, WalkCost
 from sexton.model.text import count, seconds
@@ -49,6 +49,7 @@ _READ_BY_OTHERS = "memory."
     story="Reading memory statistics took long",
     lanes=("cores", "memcgs"),
     about=(),
+    treatments=(Treatment.REMOVE_EMPTY,),
 )
 def detect(window: Window) -> Finding:
     """The slowest of the files that periodic readers read."""

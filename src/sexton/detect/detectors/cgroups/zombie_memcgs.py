@@ -47,7 +47,7 @@ from sexton.detect.growth import (
 )
 from sexton.detect.leak import AT_ONCE, SETTLED, SOON, TOO_MANY, Leak, leak
 from sexton.detect.owners import LEDGER, LISTED, TRACED, TRACED_BEFORE, UPPER_BOUND, Owner, owners
-from sexton.detect.registry import Advice, Stage, Threshold, detector
+from sexton.detect.registry import Advice, Stage, Threshold, Treatment, detector
 from sexton.model.chain import Strength
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -132,7 +132,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
     essential=1,
     advice=Advice(Stage.FREE, _free),
     events=(NAME,),
-    treated_by_plan=True,
+    treatments=(Treatment.FREE_ZOMBIES, Treatment.REMOVE_EMPTY),
 )
 def detect(window: Window) -> Finding:
     """The last count that could be made, judged against the live set."""
