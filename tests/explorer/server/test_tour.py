@@ -135,6 +135,19 @@ def test_every_step_says_the_same_length_of_the_stall(steps: list[dict]):
     assert len(said[0]) == 1
 
 
+def test_a_stall_is_as_long_as_its_finding_and_of_unknown_length_if_that_has_no_end(shipped: Scene):
+    known = shipped.diagnosis
+    held = known.by_id["saturated_core"]
+    assert held.start is not None
+    for end, said in ((held.start + 7.3, "without a break for 7.3 s."), (None, "without a break.")):
+        changed = replace(held, end=end, evidence=())
+        findings = tuple(changed if each is held else each for each in known.findings)
+        diagnosis: Diagnosis = replace(known, findings=findings)
+        made = tour(shipped._replace(diagnosis=diagnosis))
+        (step,) = (step for step in made["steps"] if step["id"] == "unfolded")
+        assert said in step["text"][0]
+
+
 def test_the_last_step_shows_the_numbers_of_a_cure_and_where_they_are_from(steps: list[dict]):
     cure = read_cure()
     last = steps[-1]

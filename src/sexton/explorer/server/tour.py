@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.registry import detector_of, title_of
 from sexton.errors import CommandError
 from sexton.explain.moments import clock
@@ -155,11 +154,13 @@ def _average(scene: Scene, chain: Chain) -> dict[str, Any]:
 
 def _unfolded(scene: Scene, chain: Chain, held: Finding) -> dict[str, Any]:
     cores = ", ".join(held.entities.get("core", ())) or "one"
-    lasted = saturated_core.seconds_held(held) or 0.0
+    lasted = ""
+    if held.start is not None and held.end is not None:
+        lasted = f" for {seconds(held.end - held.start)}"
     several = len(held.entities.get("core", ())) > 1
     text = [
         f"The same seconds, one row per core: {'cores' if several else 'core'} {cores} "
-        f"{'are' if several else 'is'} in the kernel without a break for {seconds(lasted)}.",
+        f"{'are' if several else 'is'} in the kernel without a break{lasted}.",
         "Almost nothing else runs there; averaged over all cores and a minute, it disappears.",
     ]
     step = _step("unfolded", "One core is stuck in the kernel", text, [])

@@ -60,7 +60,6 @@ BLAME = Threshold(
 )
 #: Suffix of the evidence that separates system time from softirq; its number is system time.
 BY_KIND = "by kind"
-_IN_A_ROW = "seconds in a row"
 _SHOWN = 8
 #: Cores are read a moment before or after the readings that a span comes from.
 _AROUND_S = 1.5
@@ -149,11 +148,6 @@ def held_meanwhile(
     return found
 
 
-def seconds_held(finding: Finding) -> float | None:
-    """Seconds that the worst of its cores was held; `None` if none was."""
-    return next((item.number for item in finding.evidence if item.unit == _IN_A_ROW), None)
-
-
 def _calm(series: CoreSeries, watched: float) -> Finding:
     percent = series.percent(series.kernel)
     row, step = np.unravel_index(int(np.nanargmax(percent)), percent.shape)
@@ -225,7 +219,7 @@ def _seconds_held(runs: Sequence[Hold]) -> Evidence:
         f"core {run.core} in the kernel{times}",
         f"{run.seconds:.1f} s",
         "< 0.1 s",
-        _IN_A_ROW,
+        "seconds in a row",
         "/proc/stat",
         run.seconds,
         "a debugger, a virtual machine's boot or a benchmark did that on purpose",
