@@ -17,6 +17,8 @@ from sexton.explorer.bundle import (
     explorer_style,
     joined,
 )
+from sexton.reports.svg import colours
+from sexton.reports.svg.colours import THEME, page_module, page_style
 
 PAGE = Path(bundle.__file__).parent / "server" / "page"
 node = pytest.mark.skipif(shutil.which("node") is None, reason="needs node: apt-get install nodejs")
@@ -99,3 +101,22 @@ def test_every_style_of_the_page_is_taken_along():
         assert (PAGE / name).read_text() in style
     assert "@import" not in style
     assert "url(" not in style
+
+
+def test_every_colour_is_written_in_one_place():
+    """Elsewhere only its variable stands, in style sheets and in what a canvas reads."""
+    made = {"colours.css": page_style(), "colours.js": page_module()}
+    assert {name: (PAGE / name).read_text() for name in made} == made
+    texts = {
+        path.name: path.read_text()
+        for folder in (PAGE, Path(colours.__file__).parent)
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".css", ".js", ".html") and path.name not in made
+    }
+    written = {name: re.findall(r"#[0-9a-fA-F]{3,8}\b(?=[;\"' )])", texts[name]) for name in texts}
+    assert not {name: found for name, found in written.items() if found}
+    every = "\n".join(texts.values())
+    used = {*re.findall(r"var\(--([\w-]+)", every)} - {*re.findall(r"--([\w-]+)[:\"]", every)}
+    assert used <= {*THEME}
+    read = {*re.findall(r'"([\w-]+)"', texts["theme.js"])}
+    assert {*THEME} <= used | read

@@ -41,11 +41,12 @@ _Planes = Mapping[str, str]
 
 def page_html(title: str, above: str, below: str, data: Mapping[str, Any] | None) -> str:
     """The whole file; `above` and `below` are escaped HTML. Without `data` it is text only."""
-    style, script, explorer = page_file("report.css"), "", ""
+    style, script, explorer = page_file("colours.css"), "", ""
     if data is not None:
-        style = "\n".join([explorer_style(), style])
+        style = explorer_style()
         script = explorer_script()
         explorer = f'<div id="explorer" hidden>{explorer_body()}</div>'
+    style += "\n" + page_file("report.css")
     policy = (
         f"default-src 'none'; script-src 'sha256-{_hash(script)}'; "
         f"style-src 'sha256-{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from sexton.model.text import printable
-from sexton.reports.svg.colours import flame_rules, legend
+from sexton.reports.svg.colours import flame_rules, legend, svg_style
 from sexton.reports.svg.flame_picture import SIGNIFICANT, Box
 from sexton.reports.text.profile_head import percent, significance
 
@@ -60,7 +60,7 @@ def flame_svg(boxes: Sequence[Box], words: Words, icicle: bool = False) -> str:
 
 def part(name: str) -> str:
     """A style sheet that goes into the SVG."""
-    return (files("sexton.reports.svg") / name).read_text("utf-8")
+    return svg_style((files("sexton.reports.svg") / name).read_text("utf-8"))
 
 
 def escaped(text: str) -> str:

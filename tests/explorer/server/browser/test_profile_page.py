@@ -10,11 +10,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from sexton.explorer.files.profile import difference_data, flame_html
-from sexton.reports.svg.colours import page_module
 from tests.cli.profile.made import HOSTILE, difference_of
 from tests.explorer.server.browser.conftest import Opened
 from tests.explorer.server.browser.looking import drag, near, pixel, settled, view_of
-from tests.explorer.server.browser.synthetic import PAGE
 from tests.support.cli import sexton
 from tests.support.made_capture import made_capture
 
@@ -236,7 +234,3 @@ def test_axe_finds_no_serious_fault_in_a_report(opened: Opened, folder: Path):
         if violation["impact"] in ("serious", "critical")
     ]
     assert serious == []
-
-
-def test_the_pages_colours_are_those_of_the_svg_files():
-    assert (PAGE / "colours.js").read_text() == page_module()

@@ -1,5 +1,5 @@
 // @ts-check
-// Colours shared with SVG files; printed by `python -m sexton.reports.svg.colours`.
+// Colours shared with SVG files; written by `python -m sexton.reports.svg.colours`.
 
 export const COLOURS = {
   hues: {"k": [14, 42, 88], "u": [164, 206, 52], "t": [246, 282, 38], "o": [62, 98, 42]},

@@ -13,7 +13,7 @@ import {SpikeList} from "./panel/spikes.js";
 import {MarkLoader} from "./data/mark_loader.js";
 import {LiveFollower} from "./data/live.js";
 import {DrawLoop, Glide} from "./loop.js";
-import {applyLook, lookOf} from "./theme.js";
+import {lookOf} from "./theme.js";
 import {byId, clockText, fromToText, spanText} from "./words.js";
 import {clampSpan} from "./axis.js";
 
@@ -80,7 +80,6 @@ export class Explorer {
 
   relook() {
     this.colours = lookOf(this.state.theme);
-    applyLook(this.colours);
     this.board.relook(this.colours);
     this.overview.dirty = this.panel.flame.dirty = true;
     this.frame.changed.add("all");

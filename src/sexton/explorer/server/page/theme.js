@@ -1,13 +1,12 @@
 // @ts-check
-// Colours: Okabe and Ito's for categories, ramps whose lightness alone shows the order. Not recorded
-// is hatched, loading is plain, zero is a colour.
+// The colours that a canvas draws with.
 
 import {COLOURS} from "./colours.js";
 
-/** @typedef {{name: string, paper: string, card: string, ink: string, soft: string, line: string, hatch: string,
+/** @typedef {{name: string, paper: string, card: string, ink: string, soft: string, filled: string, hatch: string,
  *   hatchOn: string, loading: string, outside: string, zero: number[], mark: string,
  *   channels: Record<string, string>, series: string[], severity: Record<string, string>,
- *   ramp: number[][], strength: Record<string, string>}} Look */
+ *   ramp: number[][]}} Look */
 
 /** @param {string} hex "rrggbb" @returns {number[]} */
 export function rgbOf(hex) {
@@ -25,45 +24,26 @@ function rampOf(anchors) {
   return made;
 }
 
-/** @type {Record<string, Look>} */
-export const LOOKS = {
-  light: {
-    name: "light", paper: "#ffffff", card: "#f7f8fa", ink: "#16181d", soft: "#555b66", line: "#dfe2e8",
-    hatch: "#b9bfca", hatchOn: "#f1f2f5", loading: "#e9ecf1", outside: "#dadde4",
-    zero: [245, 247, 250], mark: "#0369a1",
-    channels: { user: "#5b9bd5", system: "#d55e00", softirq: "#b5468f", iowait_steal: "#8d8d3f" },
-    series: ["#0072b2", "#d55e00", "#009e73", "#b5468f", "#b07400", "#3c93c8", "#555b66", "#6a4fb3"],
-    severity: { critical: "#c2410c", warning: "#b07400", info: "#6b7280" },
-    strength: { proven: "#15803d", likely: "#a16207", possible: "#6b7280" },
-    ramp: rampOf(COLOURS.ramps.light),
-  },
-  dark: {
-    name: "dark", paper: "#14161b", card: "#1b1e25", ink: "#eef0f4", soft: "#a3a9b5", line: "#333845",
-    hatch: "#4a5060", hatchOn: "#1d2027", loading: "#22262e", outside: "#0c0d11",
-    zero: [27, 30, 37], mark: "#38bdf8",
-    channels: { user: "#3d7fbf", system: "#ff7a2e", softirq: "#d977b8", iowait_steal: "#b5b255" },
-    series: ["#56b4e9", "#ff7a2e", "#2bc79a", "#e08cc3", "#f0b429", "#8ab8ff", "#a3a9b5", "#b79cf2"],
-    severity: { critical: "#ff7a2e", warning: "#f0b429", info: "#9aa1ad" },
-    strength: { proven: "#4ade80", likely: "#facc15", possible: "#9aa1ad" },
-    ramp: rampOf(COLOURS.ramps.dark),
-  },
-};
-
 const night = window.matchMedia("(prefers-color-scheme: dark)");
 
-/** @param {string} chosen "light", "dark" or "" for what the system prefers @returns {Look} */
+/** Applies a theme; its colours are those of colours.css. @param {string} chosen "light", "dark" or "" for what the system prefers @returns {Look} */
 export function lookOf(chosen) {
-  return LOOKS[chosen || (night.matches ? "dark" : "light")] || LOOKS.light;
+  const name = chosen || (night.matches ? "dark" : "light"), root = document.documentElement;
+  root.dataset.theme = name;
+  const style = getComputedStyle(root), of = (/** @type {string} */ colour) => style.getPropertyValue("--" + colour).trim();
+  return {
+    name, paper: of("back"), card: of("card"), ink: of("text"), soft: of("soft"), filled: of("filled"), mark: of("mark"),
+    hatch: of("hatch"), hatchOn: of("hatch-on"), loading: of("loading"), outside: of("outside"), zero: rgbOf(of("zero")),
+    channels: { user: of("user"), system: of("system"), softirq: of("softirq"), iowait_steal: of("waiting") },
+    series: ["blue", "system", "green", "softirq", "warning", "sky", "soft", "violet"].map(of),
+    severity: { critical: of("critical"), warning: of("warning"), info: of("possible") },
+    ramp: rampOf(COLOURS.ramps[name === "dark" ? "dark" : "light"]),
+  };
 }
 
 /** @param {() => void} changed */
 export function watchNight(changed) {
   night.addEventListener("change", changed);
-}
-
-/** @param {Look} look */
-export function applyLook(look) {
-  document.documentElement.dataset.theme = look.name;
 }
 
 const SEMANTIC = { user: "user", system: "system", softirq: "softirq", iowait_steal: "iowait_steal", steal: "iowait_steal" };

@@ -260,7 +260,7 @@ export class FlameGraph {
     }
     const letters = Math.floor((wide - 6) / LETTER);
     if (letters < 3) { pen.globalAlpha = 1; return; }
-    pen.fillStyle = hit ? "#ffffff" : look.ink;
+    pen.fillStyle = hit ? look.filled : look.ink;
     pen.fillText(box.name.length > letters ? box.name.slice(0, letters - 1) + "…" : box.name, x + 3, y + 12);
     pen.globalAlpha = 1;
   }
