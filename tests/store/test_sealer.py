@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import multiprocessing
 import os
@@ -312,6 +313,21 @@ def test_a_segment_that_crashes_its_reader_is_set_aside_and_the_others_are_seale
     ]
     assert list((tmp_path / "open").iterdir()) == []
     assert [segment.name for segment in Recording(tmp_path).segments] == opened
+
+
+def test_a_child_that_raises_ends_there_and_does_not_go_on_as_a_second_sealer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fake: a mistake of our own in `seal`."""
+    opened = write_open(tmp_path, [simple(1.0)])
+    monkeypatch.setattr(sealed, "seal", lambda *_: {}["a mistake"])
+    try:
+        done = seal_finished(tmp_path, apart=True)
+    finally:
+        (tmp_path / f"back-{os.getpid()}").touch()
+    assert [path.name for path in tmp_path.glob("back-*")] == [f"back-{os.getpid()}"]
+    assert (done.sealed, done.error) == (0, errno.EIO)
+    assert done.why == f"sealing {opened.name} failed (exit status 1)"
 
 
 def test_a_table_that_is_too_large_to_be_sealed_here_is_kept_as_it_is(

@@ -126,10 +126,14 @@ def _in_child(opened: Path, segments: Path) -> Outcome:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(reader)
-        with open(writer, "w") as stream:
-            json.dump(asdict(_seal(opened, segments)), stream)
-        os._exit(0)
+        status = 1
+        try:
+            os.close(reader)
+            with open(writer, "w") as stream:
+                json.dump(asdict(_seal(opened, segments)), stream)
+            status = 0
+        finally:
+            os._exit(status)
     os.close(writer)
     with open(reader) as stream:
         said = stream.read()
