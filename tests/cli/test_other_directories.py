@@ -185,7 +185,7 @@ def test_a_container_is_told_what_was_judged_and_what_to_type_on_the_node(
 ) -> None:
     ended = container(place, tmp_path, *WATCH)
     shown = lines(ended, 3)
-    assert shown[0].startswith("CANNOT TELL FROM HERE  ")
+    assert shown[0].startswith("CANNOT TELL  ")
     assert len(shown) <= 30
     text = " ".join(ended.stdout.split())
     assert "in a container" in text

@@ -53,7 +53,7 @@ def one(root):
 
 def test_what_was_never_written_differs_and_what_was_written_does_not(root, capsys):
     assert golden.main(["--root", str(root)]) == 1
-    assert "+CANNOT TELL FROM HERE" in capsys.readouterr().out
+    assert "+CANNOT TELL" in capsys.readouterr().out
     assert golden.main(["--root", str(root), "--update"]) == 0
     assert golden.main(["--root", str(root)]) == 0
     assert capsys.readouterr().out.startswith("wrote idle-6.1-v2/diagnosis.txt\n")
@@ -66,8 +66,8 @@ def test_a_changed_word_is_shown_as_a_difference(root, one, capsys):
     capsys.readouterr()
     assert golden.main(["--root", str(root)]) == 1
     out = capsys.readouterr().out
-    assert "-CAN TELL FROM HERE" in out
-    assert "+CANNOT TELL FROM HERE" in out
+    assert "-CAN TELL" in out
+    assert "+CANNOT TELL" in out
     assert golden.main(["--root", str(root), "another-one"]) == 0
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import sexton
 from sexton.explain.diagnosis import diagnose
+from sexton.explorer.files.incident import incident_html
+from sexton.explorer.server.documents import explain_document
 from sexton.model.chain import Chain, Coincidence, Contest, Link, Rival, Strength
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
@@ -15,6 +19,7 @@ from sexton.reports.text.narrative import new_links
 from sexton.reports.text.verdict import verdict_text
 from tests.support.incident import incident
 
+_VERDICT = r"""["'](?:HEALTHY|Healthy|SICK|Sick|CANNOT TELL|Cannot tell)\b"""
 SICK = diagnose(incident())
 HEALTHY = diagnose(incident(zombies=False, burning=False, resets=False, looping=False))
 
@@ -25,6 +30,20 @@ def link(cause: str, effect: str) -> Link:
 
 def lines(diagnosis: Diagnosis, label: str, width: int = 110) -> list[str]:
     return [line for line in verdict_text(diagnosis, width).splitlines() if f" {label} " in line]
+
+
+def test_every_surface_has_the_verdicts_word_from_one_place():
+    written = {
+        path.name
+        for path in Path(sexton.__file__).parent.rglob("*.*")
+        if path.suffix in (".py", ".js") and re.search(_VERDICT, path.read_text())
+    }
+    assert written == {"diagnosis.py"}
+    for diagnosis in (SICK, HEALTHY):
+        assert verdict_text(diagnosis).startswith(diagnosis.exit.word + " ")
+        assert explain_document(diagnosis)["word"] == diagnosis.exit.word
+        title = diagnosis.exit.word.capitalize()
+        assert f"<title>{title}: " in incident_html(diagnosis, None)
 
 
 def test_rivals_are_in_one_line_with_the_evidence_against_the_weaker():

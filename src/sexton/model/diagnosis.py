@@ -15,12 +15,20 @@ from sexton.model.window import SourceState
 
 
 class Exit(IntEnum):
-    """Exit status of the commands; scripts may rely on it."""
+    """Exit status of the commands; scripts may rely on it. `word` is the verdict in reports."""
 
-    HEALTHY = 0
-    PROBLEM = 1
-    FAILED = 2
-    CANNOT_TELL = 3
+    word: str
+    meaning: str
+
+    HEALTHY = 0, "HEALTHY", "healthy"
+    PROBLEM = 1, "SICK", "a problem was found"
+    FAILED = 2, "FAILED", "sexton itself failed"
+    CANNOT_TELL = 3, "CANNOT TELL", "cannot tell"
+
+    def __new__(cls, status: int, word: str, meaning: str) -> Exit:
+        made = int.__new__(cls, status)
+        made._value_, made.word, made.meaning = status, word, meaning
+        return made
 
 
 @frozen

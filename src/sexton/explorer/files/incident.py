@@ -25,6 +25,7 @@ from sexton.explorer.files.page import (
     top_of,
 )
 from sexton.explorer.server.documents import (
+    explain_document,
     flame_document,
     functions_document,
     marks_document,
@@ -32,10 +33,9 @@ from sexton.explorer.server.documents import (
     safe,
     table_document,
 )
-from sexton.model.diagnosis import Diagnosis, Exit
+from sexton.model.diagnosis import Diagnosis
 from sexton.model.lane import column_s
 from sexton.model.text import count, seconds
-from sexton.reports.json.diagnosis import diagnosis_json
 from sexton.reports.svg.flame_svg import escaped
 from sexton.reports.text.verdict import verdict_text
 
@@ -43,12 +43,6 @@ if TYPE_CHECKING:
     from sexton.explorer.tiles.flames import Seen, Who
     from sexton.explorer.tiles.view import View
 
-_WORDS = {
-    Exit.HEALTHY: "Healthy",
-    Exit.PROBLEM: "Sick",
-    Exit.CANNOT_TELL: "Cannot tell",
-    Exit.FAILED: "Failed",
-}
 _WIDTH = 100
 #: Seconds around the event that always keep their finest columns.
 _AROUND_S = 300.0
@@ -118,7 +112,7 @@ def page_data(view: View, diagnosis: Diagnosis, room: int = DATA_BYTES) -> dict[
         "tables": {lane: list(_tables(view, lane, parts)) for lane in ids},
         "flames": list(_flames(view, parts, busy)),
         "functions": list(_functions(view, parts, busy)),
-        "explain": diagnosis_json(diagnosis),
+        "explain": explain_document(diagnosis),
         "moments": {kind: _moments(view, kind, span) for kind in _MOMENTS},
     }
     data = safe(data)
@@ -240,12 +234,12 @@ def incident_html(
 def _title(diagnosis: Diagnosis) -> str:
     host = diagnosis.node.hostname if diagnosis.node is not None else "a node"
     when = f"{day(diagnosis.start)} {clock(diagnosis.start)} UTC".strip()
-    return f"{_WORDS[diagnosis.exit]}: {host}, {when}"
+    return f"{diagnosis.exit.word.capitalize()}: {host}, {when}"
 
 
 def _above(diagnosis: Diagnosis, pictures: bool, notes: Sequence[str]) -> Iterator[str]:
     yield "<header>"
-    word = escaped(_WORDS[diagnosis.exit])
+    word = escaped(diagnosis.exit.word.capitalize())
     host = diagnosis.node.hostname if diagnosis.node is not None else "a node"
     yield f'<h1><span class="exit{int(diagnosis.exit)}">{word}</span> {escaped(host)}</h1>'
     yield f"<p>{escaped(_span(diagnosis))}</p></header>"

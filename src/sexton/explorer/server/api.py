@@ -162,11 +162,10 @@ def _functions(site: Site, values: Values) -> Made:
 
 def _explain(site: Site, values: Values) -> Made:
     from sexton.explorer.tiles.questions import finding_marks
-    from sexton.reports.json.diagnosis import diagnosis_json
 
     found = site.view.diagnosis(*span_of(values), site.stop)
     marks = documents.mark_documents(finding_marks(found))
-    return Made({**diagnosis_json(found), "marks": marks})
+    return Made({**documents.explain_document(found), "marks": marks})
 
 
 def _why(site: Site, values: Values) -> Made:

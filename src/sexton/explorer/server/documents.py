@@ -27,6 +27,7 @@ from sexton.reports.svg.flame_picture import MOST_BOXES, Box, boxes_of, differen
 
 if TYPE_CHECKING:
     from sexton.explorer.tiles.time_order import Ordered
+    from sexton.model.diagnosis import Diagnosis
     from sexton.model.lane import Marked, Table
     from sexton.model.profile import Bools, Flame, FlameDifference, Tree
 
@@ -106,6 +107,13 @@ def marks_document(marks: Sequence[Marked], left_out: int) -> dict[str, Any]:
 
 def mark_documents(marks: Iterable[Marked]) -> list[dict[str, Any]]:
     return [{**mark._asdict(), "text": _text(mark.text)} for mark in marks]
+
+
+def explain_document(diagnosis: Diagnosis) -> dict[str, Any]:
+    """A diagnosis, and its verdict in a word."""
+    from sexton.reports.json.diagnosis import diagnosis_json
+
+    return {**diagnosis_json(diagnosis), "word": diagnosis.exit.word}
 
 
 def table_document(table: Table) -> dict[str, Any]:

@@ -115,6 +115,7 @@ SCHEMAS: dict[str, Schema] = {
     "Diagnosis": _named(
         "sexton.diagnosis/1",
         exit={"type": "integer"},
+        word=_TEXT,
         findings=_list({"type": "object"}),
         chains=_list({"type": "object"}),
         story=_list(_TEXT),

@@ -17,11 +17,10 @@ from sexton.model.audit import CRASH_LOOP, SCHEMA, Audit, EnabledUnit, Need, Rea
 from sexton.model.text import count, printable, shorten
 from sexton.prevent.audit.catalogue import BASE
 from sexton.prevent.audit.changes import Before, Change, facts
-from sexton.reports.text.blocks import block, clamp, headline, labelled, picked, typed
+from sexton.reports.text.blocks import SHADES, block, clamp, headline, labelled, picked, typed
 
 FOUND, CLEAN, UNKNOWN = 1, 0, 3
 _WORDS = {FOUND: "PROBLEMS FOUND", CLEAN: "NO PROBLEMS FOUND", UNKNOWN: "UNKNOWN"}
-_COLOURS = {FOUND: "31", CLEAN: "32", UNKNOWN: "33"}
 _ENDS = {
     FOUND: "problems found",
     CLEAN: "no problems found",
@@ -108,7 +107,7 @@ def _head(audit: Audit, kind: str, ended: int, width: int, colour: bool) -> list
         kinds = [f"{workload.count:,} {workload.kind}" for workload in audit.workloads]
         parts.append(f"workloads: {', '.join(kinds) or 'none seen'}")
     rest = f"{shorten(audit.place, 50)}   {' · '.join(parts)}"
-    return [*headline(_WORDS[ended], rest, width, _COLOURS[ended] if colour else ""), ""]
+    return [*headline(_WORDS[ended], rest, width, SHADES[ended] if colour else ""), ""]
 
 
 def _lead(audit: Audit) -> str:

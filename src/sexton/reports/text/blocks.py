@@ -11,6 +11,8 @@ from typing import Any
 from sexton.model.text import shorten
 
 LABEL = 10
+#: Of the verdict, a terminal's number by exit status.
+SHADES = {0: "32", 1: "31", 3: "33"}
 #: A number and its unit stay on one line.
 _UNIT = re.compile(r"(\d) (s|ms|µs|min|h|d|x|B|MB|KiB|MiB|GiB|TiB|%|Hz|cores?)(?!\w)")
 

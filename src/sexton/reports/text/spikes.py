@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sexton.model.profile import Kind
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.profile.spikes.spike import Grown, Recurring, Spike, Spikes, SpikeStack
-from sexton.reports.text.blocks import block, clamp, headline
+from sexton.reports.text.blocks import SHADES, block, clamp, headline
 from sexton.reports.text.heat import (
     Grid,
     Terminal,
@@ -31,7 +31,6 @@ _MOST_SPIKES, _MOST_GROWN, _MOST_STACKS, _MOST_RECURRING = 6, 6, 2, 5
 _SIGNS = "123456789abcdefghijklmnopqrstuvwxyz"
 EXITS = {0: "no spikes", 1: "spikes found", 3: "inconclusive, see PROBLEMS"}
 _WORDS = {0: "NO SPIKES", 1: "SPIKES", 3: "INCONCLUSIVE"}
-_COLOURS = {0: "32", 1: "31", 3: "33"}
 
 
 class Invocation(NamedTuple):
@@ -53,7 +52,7 @@ def spikes_text(
     word, exits = verdict_word(found, invocation.exit), EXITS[invocation.exit]
     if invocation.at_moments and invocation.exit == 0:
         word, exits = "NO DIFFERENCE", "nothing differs significantly at the given times"
-    shade = _COLOURS[invocation.exit] if terminal.colour else ""
+    shade = SHADES[invocation.exit] if terminal.colour else ""
     lines = [*headline(word, identity(capture), width, shade), ""]
     if found.spikes:
         lines += [*block(sentence(capture, found.spikes[0]), width - 1, " "), ""]

@@ -17,7 +17,7 @@ from sexton.model.chain import Chain
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Evidence, Finding, Verdict
 from sexton.model.text import count, printable, seconds, shorten
-from sexton.reports.text.blocks import block, clamp, cut, headline, labelled, typed
+from sexton.reports.text.blocks import SHADES, block, clamp, cut, headline, labelled, typed
 from sexton.reports.text.narrative import (
     chain_title,
     coincidences,
@@ -32,14 +32,8 @@ from sexton.reports.text.narrative import (
 )
 from sexton.reports.text.settings import config_line, silenced_lines
 
-_WORDS = {Exit.HEALTHY: "HEALTHY", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL FROM HERE"}
-_COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
-EXITS = {
-    Exit.HEALTHY: "healthy (sexton demo shows a sick node)",
-    Exit.PROBLEM: "a problem was found",
-    Exit.FAILED: "sexton itself failed",
-    Exit.CANNOT_TELL: "cannot tell; see NOT SEEN above",
-}
+#: What follows the meaning of the exit status.
+_HINTS = {Exit.HEALTHY: " (sexton demo shows a sick node)", Exit.CANNOT_TELL: "; see NOT SEEN above"}
 #: The label of a fact about a node that is not sick.
 _FACT = 19
 #: Characters that may stay unused at the end of two lines that are broken between words.
@@ -59,8 +53,8 @@ _PHRASE = re.compile(r",? (?=against |in |of |\(|=)|[,;:] ")
 def verdict_text(diagnosis: Diagnosis, width: int = 88, colour: bool = False) -> str:
     """The whole report; `width` is kept between 60 and 110 columns."""
     width = clamp(width)
-    shade = _COLOURS[diagnosis.exit] if colour else ""
-    lines = headline(_WORDS[diagnosis.exit], _identity(diagnosis), width, shade)
+    shade = SHADES[diagnosis.exit] if colour else ""
+    lines = headline(diagnosis.exit.word, _identity(diagnosis), width, shade)
     span = f"{_clock(diagnosis.start)} to {_clock(diagnosis.end)}"
     lines += [*replayed_lines(diagnosis, span, width), ""]
     if diagnosis.exit is Exit.PROBLEM:
@@ -381,4 +375,4 @@ def _footer(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield ""
     yield from config_line(diagnosis.settings, width, diagnosis.replayed is not None)
     yield from block(checks, width, " ")
-    yield f" exit {int(diagnosis.exit)}: {EXITS[diagnosis.exit]}"
+    yield f" exit {int(diagnosis.exit)}: {diagnosis.exit.meaning}{_HINTS.get(diagnosis.exit, '')}"

@@ -20,7 +20,16 @@ from sexton.model.finding import Finding, Verdict
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.model.why import Moment, Why, is_open
 from sexton.reports.json.diagnosis import diagnosis_json
-from sexton.reports.text.blocks import LABEL, block, clamp, headline, labelled, picked, typed
+from sexton.reports.text.blocks import (
+    LABEL,
+    SHADES,
+    block,
+    clamp,
+    headline,
+    labelled,
+    picked,
+    typed,
+)
 from sexton.reports.text.narrative import (
     chain_title,
     is_twin,
@@ -35,8 +44,6 @@ if TYPE_CHECKING:
     from sexton.model.aligned import Aligned, Ranked
 
 SCHEMA = "sexton.why/1"
-_WORDS = {Exit.HEALTHY: "CALM", Exit.PROBLEM: "SICK", Exit.CANNOT_TELL: "CANNOT TELL"}
-_COLOURS = {Exit.HEALTHY: "32", Exit.PROBLEM: "31", Exit.CANNOT_TELL: "33"}
 _MOST_CHAINS, _MOST_LACKS, _MOST_MOMENTS, _MOST_EVIDENCE = 2, 6, 4, 3
 _HERE = "►"
 #: What begins and ends this close to the edges of the window lasted throughout.
@@ -47,7 +54,9 @@ def why_text(why: Why, width: int = 88, colour: bool = False) -> str:
     """The whole report; `width` is kept between 60 and 110 columns."""
     width = clamp(width)
     about = f"{shorten(why.about.words, 60)}   {_node(why)}"
-    lines = headline(_WORDS[why.exit], about, width, _COLOURS[why.exit] if colour else "")
+    # Nothing unusual about one thing: the node may be sick all the same.
+    word = "CALM" if why.exit is Exit.HEALTHY else why.exit.word
+    lines = headline(word, about, width, SHADES[why.exit] if colour else "")
     lines += [*_where(why, width), ""]
     lines += block(_answer(why), width, " ")
     for part in (_when, _chains, _story, _rivals, _facts, _before, _not_seen, _do_now, _next):
@@ -314,7 +323,7 @@ def _ending(why: Why) -> str:
         if not why.findings
         else "none of the findings is a problem on this node",
         Exit.PROBLEM: f"problem found {_at(why)} {about}",
-        Exit.CANNOT_TELL: "cannot tell; see NOT SEEN above",
+        Exit.CANNOT_TELL: f"{why.exit.meaning}; see NOT SEEN above",
     }[why.exit]
 
 

@@ -21,8 +21,6 @@ export function stepsOf(diagnosis) {
   return ids.map((id, at) => ({ finding: of.get(id) || { id, summary: id, entities: {}, evidence: [], rows: [] }, link: chain.links[at] || null }));
 }
 
-const WORDS = ["HEALTHY", "SICK", "FAILED", "CANNOT TELL"];
-
 export class ChainView {
   /** @param {any} source @param {(at: number) => void} chosen */
   constructor(source, chosen) {
@@ -73,7 +71,7 @@ export class ChainView {
     this.steps = stepsOf(diagnosis);
     // An HTML file has one explanation, of its whole span.
     const chain = (diagnosis.chains || [])[0], head = element("p", "verdict"), of = diagnosis.of ?? (diagnosis.window?.end > diagnosis.window?.start ? diagnosis.window : span); // a very short span may hold no sample
-    head.append(element("span", "word exit" + diagnosis.exit, WORDS[diagnosis.exit] || ""), element("span", "soft", fromToText(of.start, of.end)), element("span", "asOf warn"));
+    head.append(element("span", "word exit" + diagnosis.exit, diagnosis.word), element("span", "soft", fromToText(of.start, of.end)), element("span", "asOf warn"));
     const parts = [head];
     if (chain && chain.links.length) parts.push(element("p", "soft", `Cause chain of ${countText(this.steps.length, "finding")} (${chain.strength === "proven" ? (chain.links.some((/** @type {any} */ link) => link.covers && 2 * link.covers.known < link.covers.of) ? "proven in part" : "every link proven") : `weakest link: ${chain.strength}`}), root cause first:`));
     else if (this.steps.length) parts.push(element("p", "soft", `${countText(this.steps.length, "finding")}, cause unknown:`));
