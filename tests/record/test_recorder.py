@@ -16,6 +16,7 @@ from sexton.detect.registry import applied
 from sexton.errors import StoreError
 from sexton.explain.diagnosis import diagnose
 from sexton.host.host import open_host
+from sexton.model import window as windows
 from sexton.model.row import Row
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.memory import VmCounter
@@ -30,7 +31,6 @@ from sexton.replay import span_reader
 from sexton.replay.span import everything
 from sexton.replay.window import window as replayed
 from sexton.reports.json.diagnosis import diagnosis_json
-from sexton.series import rates
 from sexton.store.layout import is_locked
 from sexton.store.pins import leave_mark, pins_in, remark_now
 from sexton.store.recording import Recording
@@ -82,7 +82,7 @@ def test_over_the_same_interval_replay_and_live_give_the_same_findings(
         with recording(options(place)) as recorder:
             wait_until(lambda: recorder._writer.written.segments >= 3)
     # A machine that others hold for seconds leaves real gaps, which a replay tells and nobody else.
-    for module in (span_reader, rates):
+    for module in (span_reader, windows):
         monkeypatch.setattr(module, "GAP_S", 600.0)
     states = recorder._sampler.states()
     providers = {kind: reader.id for reader in recorder._sources for kind in reader.rows}

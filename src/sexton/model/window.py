@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Row)
+#: Readings come every second: a longer pause is a gap in the recording. For a table that is read
+#: less often, a step this many times as long as the median one is a gap.
+GAP_S, _GAP_STEPS = 15.0, 2.5
 
 
 class SourceState(NamedTuple):
@@ -78,6 +81,17 @@ class Columns(NamedTuple):
     follows: Bools
     things: list[Key]
     values: dict[str, F64]
+
+
+def longest_step(mono: F64) -> float:
+    """The longest step between these readings that is not a gap."""
+    import numpy as np
+
+    if len(mono) < 2:
+        return GAP_S
+    steps = np.sort(np.diff(mono))  # `np.median` takes ten times as long for so few
+    usual = float(steps[(len(steps) - 1) // 2] + steps[len(steps) // 2]) / 2
+    return max(GAP_S, _GAP_STEPS * usual)
 
 
 class Bounds(NamedTuple):

@@ -18,6 +18,7 @@ from sexton.model.row import Row, table
 from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.rows.event import KernelEvent
 from sexton.model.text import printable
+from sexton.model.window import GAP_S
 from sexton.replay.segment_reader import Near, SegmentReader, inside
 from sexton.replay.signal_tables import (
     TABLES,
@@ -29,7 +30,6 @@ from sexton.replay.signal_tables import (
 from sexton.replay.span import Span
 from sexton.replay.span_reader import SpanReader
 from sexton.replay.stacks import function_signals
-from sexton.series.rates import GAP_S
 from sexton.series.sums import Readings, Sums, readings
 from sexton.store.arrays import numbers, values
 from sexton.store.recording import Recording

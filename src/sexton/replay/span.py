@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from sexton.errors import StoreError
 from sexton.model.text import count, seconds
-from sexton.series.rates import GAP_S
+from sexton.model.window import GAP_S
 from sexton.store.recording import JUMP_S, Recording, Segment
 
 _MOST_NOTES = 3

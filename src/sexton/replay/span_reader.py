@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from sexton.model.row import Row, fields_of
-from sexton.model.window import Batch, Columns, Key, Wanted, values_getter
+from sexton.model.window import GAP_S, Batch, Columns, Key, Wanted, longest_step, values_getter
 from sexton.replay.segment_reader import (
     F64,
     Bools,
@@ -33,7 +33,6 @@ from sexton.replay.segment_reader import (
     inside,
 )
 from sexton.replay.span import Span
-from sexton.series.rates import GAP_S, longest_step
 from sexton.store.arrays import codes, known, numbers, values, whole
 from sexton.store.recording import Recording, Segment
 from sexton.store.runs import runs_of

@@ -39,18 +39,6 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 #: Readings come a little early or late: nine tenths of a limit in seconds count as that limit.
 SLACK = 0.9
-#: Readings come every second: a longer pause is a gap in the recording. For a table that is read
-#: less often, a step this many times as long as the median one is a gap.
-GAP_S, _GAP_STEPS = 15.0, 2.5
-
-
-def longest_step(mono: F64) -> float:
-    """The longest step between these readings that is not a gap."""
-    if len(mono) < 2:
-        return GAP_S
-    steps = np.sort(np.diff(mono))  # `np.median` takes ten times as long for so few
-    usual = float(steps[(len(steps) - 1) // 2] + steps[len(steps) // 2]) / 2
-    return max(GAP_S, _GAP_STEPS * usual)
 
 
 class Timed(Protocol):

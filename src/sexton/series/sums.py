@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.series.rates import F64, Bools, Floats, Ints, longest_step
+from sexton.model.window import longest_step
+from sexton.series.rates import F64, Bools, Floats, Ints
 
 
 def known_sum(values: Floats) -> Floats:

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from sexton.errors import StoreError, first_line
 from sexton.model.row import Row
+from sexton.model.window import GAP_S
 from sexton.store.annex import annex_names
 from sexton.store.arrays import Array, whole
 from sexton.store.journal import READING
@@ -44,7 +45,7 @@ from sexton.store.layout import (
     sync_directory,
     table_bytes,
 )
-from sexton.store.recording import GAP_S, JUMP_S
+from sexton.store.recording import JUMP_S
 from sexton.store.retention import Limits
 from sexton.store.runs import changes, key_codes
 from sexton.store.schema import tables, texts_of

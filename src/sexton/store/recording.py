@@ -19,7 +19,7 @@ from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.settings import Settings, settings_from
 from sexton.model.text import printable
-from sexton.model.window import Batch, SourceState
+from sexton.model.window import GAP_S, Batch, SourceState, longest_step
 from sexton.store.annex import Annex, Reach, annex_names, annexes_of, own_reach, reach_of
 from sexton.store.arrays import coded as codes_of
 from sexton.store.arrays import numbers
@@ -52,9 +52,6 @@ from sexton.store.sealed import OpenFiles, TableFile, read_table, spans_of
 
 #: A recorder changes the list of segments every few minutes; opening them all takes less.
 _MOST_LOOKS = 5
-#: Something is read every second; a stall of a few seconds is not a gap, nor is a step that is not
-#: much longer than the usual one.
-GAP_S, _STEPS = 10.0, 2.5
 #: Clocks are slewed by less than this between two readings; more is a jump.
 JUMP_S = 1.0
 #: (monotonic, UNIX) seconds.
@@ -207,8 +204,7 @@ class Segment:
             return [(self.start, self.end)]
         mono, first = np.unique(numbers(found.column(MONO)), return_index=True)
         wall = numbers(found.column(WALL))[first]
-        steps = np.diff(mono)
-        long = steps > max(GAP_S, _STEPS * float(np.median(steps))) if len(steps) else steps > 0
+        long = np.diff(mono) > longest_step(mono)
         places = np.flatnonzero(long | (np.abs(np.diff(wall - mono)) > JUMP_S)).tolist()
         moments = list(zip(mono.tolist(), wall.tolist(), strict=True))
         starts = [self.start, *(moments[place + 1] for place in places)]

@@ -21,12 +21,12 @@ from sexton.model.row import Row
 from sexton.model.rows.node import Node
 from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.settings import Settings
-from sexton.model.window import SourceState
+from sexton.model.window import GAP_S, SourceState
 from sexton.store.annex import Annex
 from sexton.store.layout import is_locked, read_plain
 from sexton.store.pieces import waiting_stacks
 from sexton.store.pins import Pin, pins_in
-from sexton.store.recording import GAP_S, JUMP_S, Moment, Recording, Segment
+from sexton.store.recording import JUMP_S, Moment, Recording, Segment
 from sexton.store.schema import tables
 
 _MOST_STATUS = 1 << 20

@@ -18,8 +18,9 @@ from sexton.model.aligned import F64
 from sexton.model.row import table
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent
 from sexton.model.text import printable
+from sexton.model.window import GAP_S
 from sexton.series.catalogue import DYING, LIVE
-from sexton.series.rates import F32, GAP_S
+from sexton.series.rates import F32
 from sexton.store.arrays import coded, numbers
 from sexton.store.schema import MONO
 
