@@ -20,7 +20,7 @@ from sexton.model.row import Row
 from sexton.model.rows.cpu import RunQueue
 from sexton.model.rows.memory import Pressure
 from sexton.model.rows.task import Process, Thread
-from sexton.model.window import Batch, Key, Window, values_getter
+from sexton.model.window import Batch, Columns, Key, Window, values_getter
 from sexton.series.catalogue import READY_TASKS, RUN_QUEUE_WAIT
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.meter import end_to_end, series
@@ -33,8 +33,10 @@ from sexton.series.rates import (
     Stepper,
     Steps,
     lasts,
+    prepend,
     stretches,
     sums,
+    with_last,
 )
 
 #: Tasks are read for at most this many seconds of a stretch, and for at most this many stretches.
@@ -100,7 +102,10 @@ def lapses(window: Window, limit: float, seconds: float) -> list[Stretch]:
     not read for so long while tasks waited for a core, it did not get one either.
     """
     found = []
-    for piece in window.columns(Pressure, ("total_us",), lambda key: key == ("cpu", "some")):
+    before: Columns | None = None
+    for read in window.columns(Pressure, ("total_us",), lambda key: key == ("cpu", "some")):
+        piece = read if before is None else prepend(before, read)
+        before = with_last(read)
         for row in piece.values["total_us"][:1]:
             spent = np.diff(piece.mono)
             share = np.diff(row) / np.maximum(spent, 1e-9) / 1e4
