@@ -37,6 +37,7 @@ from sexton.model.rows.cpu import (
 from sexton.model.rows.net import NetDevice, Nic, NicQueue
 from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Columns, Key, Window
+from sexton.series.catalogue import SOFTIRQ_PENDING
 from sexton.series.cores import Overlap, core_series
 from sexton.series.rates import Run, Steps, runs, steps_of, totals_in
 from sexton.series.steps import Step, known_sum, steps
@@ -50,7 +51,7 @@ GRAVE = Threshold(
     "grave wait", 5, "s without a poll", "ENA and the kernel reset a device after 5 s"
 )
 SOURCE = "bpf(2): softirq_raise, softirq_entry"
-_NORMAL = "< 10 ms"
+_NORMAL = SOFTIRQ_PENDING.normal
 _PAUSED = "the whole machine was paused (an overcommitted hypervisor)"
 
 

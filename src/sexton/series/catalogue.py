@@ -54,8 +54,8 @@ class Kind(Enum):
 class Metric(NamedTuple):
     """One entry. `help` is one line; `{0}` and `{1}` in it are replaced by a thing's labels.
 
-    `normal` is the value on a calm node. It is not a limit: detectors have limits, and a node may
-    set its own.
+    `normal` is the value on a calm node; the explorer's lanes show it. It is not a limit: detectors
+    have limits, and a node may set its own.
 
     `subject` is the heading in `why`, `scale` converts a counter's rate to `unit`, `wanted` selects
     things of the table, and `absent` is the value of a missing reading, if it has one. With `worst`
@@ -71,7 +71,7 @@ class Metric(NamedTuple):
     unit: str
     help: str
     subject: str
-    normal: str = ""
+    normal: str
     scale: float = 1.0
     wanted: Callable[[Key], bool] | None = None
     absent: float | None = None
@@ -82,6 +82,7 @@ class Metric(NamedTuple):
 
 
 _CORE, _TIME, _EACH = "% of a core", "% of time", "/s"
+_LOAD, _TRAFFIC, _FEW = "depends on the load", "depends on the traffic", "a few per cent"
 #: Units without a metric: the mean of all cores, shares of a capture's samples, busy samples.
 ALL_CORES, CORE_SAMPLES, SAMPLES = "% of all cores", "% of samples", "samples in 20 ms"
 #: Counters in `/proc/vmstat` that are named like gauges.
@@ -112,7 +113,7 @@ def _is_memory(key: Key) -> bool:
     return key[0] == "memory"
 
 
-def _share(name: str, columns: tuple[str, ...], text: str, normal: str = "") -> Metric:
+def _share(name: str, columns: tuple[str, ...], text: str, normal: str) -> Metric:
     worst = columns != cores.WAIT
     return Metric(
         f"core_{name}_percent", CoreTimes, columns, Kind.SHARE, _CORE, text, "core", normal,
@@ -121,29 +122,31 @@ def _share(name: str, columns: tuple[str, ...], text: str, normal: str = "") -> 
 
 
 def _counters(
-    table: type[Row], prefix: str, subject: tuple[str, str], *columns: str
+    table: type[Row], prefix: str, subject: tuple[str, str], **normal: str
 ) -> tuple[Metric, ...]:
     return tuple(
         Metric(f"{prefix}_{column}", table, (column,), Kind.COUNTER, _EACH,
-               column.replace("_", " "), subject[0], about=subject[1])
-        for column in columns
+               column.replace("_", " "), subject[0], usual, about=subject[1])
+        for column, usual in normal.items()
     )  # fmt: skip
 
 
-CORE_KERNEL = _share("kernel", cores.KERNEL, "kernel time", "mostly idle or user")
-CORE_USER = _share("user", cores.USER, "user time")
-CORE_SYSTEM = _share("system", cores.SYSTEM, "system time")
-CORE_SOFTIRQ = _share("softirq", cores.SOFTIRQ, "softirq time", "a few per cent")
-CORE_WAIT = _share("wait", cores.WAIT, "waiting for I/O or stolen")
-CORE_STEAL = _share("steal", cores.STEAL, "taken by the hypervisor", "a few per cent")
+CORE_KERNEL = _share("kernel", cores.KERNEL, "kernel time", _LOAD)
+CORE_USER = _share("user", cores.USER, "user time", _LOAD)
+CORE_SYSTEM = _share("system", cores.SYSTEM, "system time", "depends on the load, below user time")
+CORE_SOFTIRQ = _share("softirq", cores.SOFTIRQ, "softirq time", _FEW)
+CORE_WAIT = _share("wait", cores.WAIT, "waiting for I/O or stolen", "depends on the disks")
+CORE_STEAL = _share("steal", cores.STEAL, "taken by the hypervisor", _FEW)
 RUN_QUEUE_WAIT = Metric(
     "core_run_queue_wait_percent", RunQueue, ("wait_ns",), Kind.COUNTER, _CORE,
-    "tasks waiting to run", "core", scale=1e-7, worst=True, about="core {0}",
+    "tasks waiting to run", "core", _FEW, 1e-7, worst=True, about="core {0}",
 )  # fmt: skip
 READY_TASKS = Metric("ready_tasks", ReadyTasks, ("running",), Kind.GAUGE, "tasks",
-                     "tasks running or ready to run", "core", about="node")  # fmt: skip
+                     "tasks running or ready to run", "core", "at most one per core",
+                     about="node")  # fmt: skip
 BLOCKED_TASKS = Metric("blocked_tasks", ReadyTasks, ("blocked",), Kind.GAUGE, "tasks",
-                       "tasks waiting for I/O", "core", about="node")  # fmt: skip
+                       "tasks waiting for I/O", "core", "0 to a few",
+                       about="node")  # fmt: skip
 SOFTIRQ_WAIT = Metric(
     "softirq_wait_percent", SoftirqWait, ("total_us",), Kind.COUNTER, _TIME,
     "{1} waiting", "softirq", "< 1 %", 1e-4, worst=True, about="core {0}",
@@ -158,77 +161,83 @@ SOFTIRQ_LONGEST = Metric(
 )  # fmt: skip
 SOFTIRQ_WAITS = Metric(
     "softirq_waits", SoftirqWait, ("waits",), Kind.GAUGE, "", "waits of {1} since the probe began",
-    "softirq", compared=False,
+    "softirq", _TRAFFIC, compared=False,
 )  # fmt: skip
 PROBE_WATCHED = Metric(
     "softirq_probe_watched", ProbeCost, ("watched",), Kind.GAUGE, "", "the probe was watching",
-    "softirq", compared=False,
+    "softirq", "1 while the probe runs", compared=False,
 )  # fmt: skip
 PRESSURE = Metric(
     "pressure_percent", Pressure, ("total_us",), Kind.COUNTER, _TIME, "{1} pressure", "pressure",
-    "a few per cent", 1e-4,
+    _FEW, 1e-4,
 )  # fmt: skip
-VMSTAT = Metric("vmstat", VmCounter, ("value",), Kind.COUNTER, _EACH, "{0}", "memory",
+VMSTAT = Metric("vmstat", VmCounter, ("value",), Kind.COUNTER, _EACH, "{0}", "memory", _LOAD,
                 wanted=_is_counter, about="vmstat")  # fmt: skip
 VMSTAT_CHANGE = Metric("vmstat_change", VmCounter, ("value",), Kind.CHANGE, _EACH,
-                       "change of {0}", "memory", wanted=_is_gauge, about="vmstat")  # fmt: skip
+                       "change of {0}", "memory", _LOAD, wanted=_is_gauge,
+                       about="vmstat")  # fmt: skip
 VMSTAT_LEVEL = Metric("vmstat_level", VmCounter, ("value",), Kind.GAUGE, "pages", "{0}", "memory",
-                      wanted=_is_level, about="vmstat")  # fmt: skip
+                      _LOAD, wanted=_is_level, about="vmstat")  # fmt: skip
 NIC_RECEIVED, NIC_SENT = (
     Metric(f"nic_{way}_mbit", NetDevice, (f"{way}_bytes",), Kind.COUNTER, "Mbit/s", text, "nic",
-           scale=8e-6, compared=False)
+           _TRAFFIC, 8e-6, compared=False)
     for way, text in (("rx", "received"), ("tx", "sent"))
 )  # fmt: skip
 NIC_COUNTER = Metric("nic_counter", NicCounter, ("value",), Kind.COUNTER, _EACH, "{1}", "nic",
-                     compared=False)  # fmt: skip
+                     "depends on the counter: faults 0", compared=False)  # fmt: skip
 CONNTRACK_ENTRIES = Metric("conntrack_entries", Conntrack, ("count",), Kind.GAUGE, "entries",
-                           "entries", "tcp", about="conntrack")  # fmt: skip
+                           "entries", "tcp", "far below its limit", about="conntrack")  # fmt: skip
 #: `NRestarts` may increase for a start that never happened (`sexton.series.restarts`).
 UNIT_RESTARTS = Metric("unit_restarts", Unit, ("restarts",), Kind.COUNTER, "/min", "restarts",
                        "unit", "0", 60.0, witness="main_start_us")  # fmt: skip
 CGROUP_CPU = Metric("cgroup_cpu_percent", CgroupCpu, ("used_us",), Kind.COUNTER, _CORE,
-                    "CPU time used", "cgroup", scale=1e-4)  # fmt: skip
+                    "CPU time used", "cgroup", _LOAD, 1e-4)  # fmt: skip
 CGROUP_CPU_WAIT = Metric(
     "cgroup_cpu_wait_percent", CgroupCpu, ("waited_us",), Kind.COUNTER, _TIME,
-    "waiting for a core", "cgroup", "a few per cent", 1e-4,
+    "waiting for a core", "cgroup", _FEW, 1e-4,
 )  # fmt: skip
 CGROUP_MEMORY = Metric("cgroup_memory_bytes", CgroupMemory, ("used_bytes",), Kind.GAUGE, "bytes",
-                       "memory of a cgroup with a limit", "cgroup")  # fmt: skip
+                       "memory of a cgroup with a limit", "cgroup", "below its limit")  # fmt: skip
 CGROUP_OOM_KILLS = Metric("cgroup_oom_kills", CgroupMemory, ("killed",), Kind.COUNTER, "/min",
                           "OOM kills", "cgroup", "0", 60.0)  # fmt: skip
 THROTTLED = Metric(
     "cgroup_throttled_percent", CgroupThrottle, ("throttled_us",), Kind.COUNTER, _TIME,
-    "stopped by its quota", "cgroup", scale=1e-4,
+    "stopped by its quota", "cgroup", "0", 1e-4,
 )  # fmt: skip
 CGROUPS = Metric("memory_cgroups", Controller, ("cgroups",), Kind.GAUGE, "",
-                 "cgroups, including dying ones", "cgroup", wanted=_is_memory)  # fmt: skip
+                 "cgroups, including dying ones", "cgroup", "hardly more than live ones",
+                 wanted=_is_memory)  # fmt: skip
 CGROUPS_CHANGE = Metric(
     "memory_cgroups_change", Controller, ("cgroups",), Kind.CHANGE, _EACH,
-    "change of cgroups, including dying ones", "cgroup", wanted=_is_memory,
+    "change of cgroups, including dying ones", "cgroup", "0 on average", wanted=_is_memory,
 )  # fmt: skip
 DYING = Metric("dying_memcgs", CgroupCensus, ("dying",), Kind.GAUGE, "cgroups",
-               "dying memory cgroups", "cgroup", "some dozens", compared=False)  # fmt: skip
+               "dying memory cgroups", "cgroup", "< 50", compared=False)  # fmt: skip
 LIVE = Metric("live_memcgs", CgroupCensus, ("live",), Kind.GAUGE, "cgroups",
-              "live memory cgroups", "cgroup", compared=False)  # fmt: skip
+              "live memory cgroups", "cgroup", "depends on services and containers",
+              compared=False)  # fmt: skip
 
 METRICS: tuple[Metric, ...] = (
     CORE_KERNEL, CORE_USER, CORE_SYSTEM, CORE_SOFTIRQ, CORE_WAIT, CORE_STEAL, RUN_QUEUE_WAIT,
     READY_TASKS, BLOCKED_TASKS,
     *_counters(SoftnetCpu, "softnet", ("softirq", "core {0}"),
-               "processed", "dropped", "time_squeeze"),
+               processed=_TRAFFIC, dropped="0", time_squeeze="near 0"),
     SOFTIRQ_WAIT, SOFTIRQ_PENDING, SOFTIRQ_LONGEST, SOFTIRQ_WAITS, PROBE_WATCHED, PRESSURE,
     VMSTAT, VMSTAT_CHANGE, VMSTAT_LEVEL,
     *_counters(NetDevice, "nic", ("nic", "{0}"),
-               "rx_bytes", "rx_packets", "rx_errors", "rx_dropped",
-               "tx_bytes", "tx_packets", "tx_errors", "tx_dropped"),
+               rx_bytes=_TRAFFIC, rx_packets=_TRAFFIC, rx_errors="0", rx_dropped="near 0",
+               tx_bytes=_TRAFFIC, tx_packets=_TRAFFIC, tx_errors="0", tx_dropped="0"),
     NIC_RECEIVED, NIC_SENT, NIC_COUNTER,
     *_counters(TcpCounters, "tcp", ("tcp", "TCP"),
-               "in_segments", "out_segments", "retransmitted_segments", "established_resets",
-               "attempt_fails", "timeouts", "aborts_on_timeout", "lost_retransmits",
-               "listen_drops", "syn_retransmits"),
+               in_segments=_TRAFFIC, out_segments=_TRAFFIC,
+               retransmitted_segments="< 1 % of the segments sent",
+               established_resets="depends on the services",
+               attempt_fails="depends on the services", timeouts="near 0",
+               aborts_on_timeout="near 0", lost_retransmits="near 0", listen_drops="0",
+               syn_retransmits="near 0"),
     CONNTRACK_ENTRIES,
     *_counters(Conntrack, "conntrack", ("tcp", "conntrack"),
-               "drops", "early_drops", "insert_failed"),
+               drops="0", early_drops="0", insert_failed="near 0"),
     UNIT_RESTARTS, CGROUP_CPU, CGROUP_CPU_WAIT, CGROUP_MEMORY, CGROUP_OOM_KILLS, THROTTLED,
     CGROUPS, CGROUPS_CHANGE, DYING, LIVE,
 )  # fmt: skip

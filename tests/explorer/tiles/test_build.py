@@ -17,7 +17,7 @@ from tests.support.recordings import WALL_S, cores, write_sealed
 
 
 def _counter(*columns: str) -> Metric:
-    return Metric("user_ms", CoreTimes, columns, Kind.COUNTER, "ms/s", "for a test", "core")
+    return Metric("user_ms", CoreTimes, columns, Kind.COUNTER, "ms/s", "for a test", "core", "0")
 
 
 def claimed(start: list[float], end: list[float]) -> dict[int, list[int]]:

@@ -81,7 +81,7 @@ def _all_cores(cores: CoreSeries) -> Taken:
     return Taken(start, every.wall, every.things, values, weight)
 
 
-@lane(kind="heat", unit=CORE_SYSTEM.unit, order=20, needs=(CoreTimes,), limit=KERNEL_SHARE)
+@lane(kind="heat", draws=_METRICS, order=20, needs=(CoreTimes,), limit=KERNEL_SHARE)
 class Builder(PyramidLane):
     """Builds this lane and the average over all cores, which is another lane."""
 

@@ -123,7 +123,7 @@ _TABLES: tuple[tuple[type[Row], Callable[[Any, float, Clock], Marked]], ...] = (
 )
 
 
-@lane(kind="marks", unit="", order=0, needs=tuple(kind for kind, _ in _TABLES))
+@lane(kind="marks", draws="", order=0, needs=tuple(kind for kind, _ in _TABLES))
 class Builder:
     """Builds one list of all events, sorted by time."""
 

@@ -37,7 +37,7 @@ _READ = ""
 _CENSUS = {"live": LIVE, "dying": DYING}
 
 
-@lane(kind="lines", unit=DYING.unit, order=50, needs=(CgroupCensus,))
+@lane(kind="lines", draws=(LIVE, DYING), order=50, needs=(CgroupCensus,))
 class Builder(Lines):
     """Builds two lines from the census, and one per owner."""
 

@@ -51,7 +51,7 @@ def _group(counter: str) -> str | None:
     return next((name for name, pattern in _CALLED if pattern.search(counter)), None)
 
 
-@lane(kind="lines", unit=NIC_COUNTER.unit, order=75, needs=(NetDevice, NicCounter))
+@lane(kind="lines", draws=tuple(map(metric, _DEVICE)), order=75, needs=(NetDevice, NicCounter))
 class Builder(Lines):
     """Builds a line per interface and fault that ever moved."""
 

@@ -59,7 +59,7 @@ class Devices:
         return name in self._others
 
 
-@lane(kind="lines", unit=NIC_RECEIVED.unit, order=70, needs=(NetDevice,))
+@lane(kind="lines", draws=(NIC_RECEIVED, NIC_SENT), order=70, needs=(NetDevice,))
 class Builder(Lines):
     """Builds two lines per interface."""
 

@@ -22,7 +22,7 @@ def _is_some(key: Key) -> bool:
     return key[1] == "some" and key[0] in _RESOURCES
 
 
-@lane(kind="lines", unit=PRESSURE.unit, order=80, needs=(Pressure,))
+@lane(kind="lines", draws=(PRESSURE,), order=80, needs=(Pressure,))
 class Builder(Lines):
     """Builds a line per resource."""
 

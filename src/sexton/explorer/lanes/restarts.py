@@ -25,7 +25,7 @@ _MOST_KEPT = 500
 _READ = ("",)
 
 
-@lane(kind="lines", unit=UNIT_RESTARTS.unit, order=60, needs=(Unit,))
+@lane(kind="lines", draws=(UNIT_RESTARTS,), order=60, needs=(Unit,))
 class Builder(Lines):
     """Builds a line per unit that restarted at all."""
 

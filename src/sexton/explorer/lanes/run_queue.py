@@ -18,7 +18,7 @@ from sexton.series.catalogue import RUN_QUEUE_WAIT
 _MEAN, _MOST = "mean of all cores", "core with most"
 
 
-@lane(kind="lines", unit=RUN_QUEUE_WAIT.unit, order=90, needs=(RunQueue,))
+@lane(kind="lines", draws=(RUN_QUEUE_WAIT,), order=90, needs=(RunQueue,))
 class Builder(Lines):
     """Builds the mean and the maximum."""
 

@@ -20,7 +20,7 @@ _VECTORS = ("NET_RX", "NET_TX")
 _REACH_S = 1.2
 
 
-@lane(kind="lines", unit=SOFTIRQ_LONGEST.unit, order=30, needs=(SoftirqWait,))
+@lane(kind="lines", draws=(SOFTIRQ_LONGEST,), order=30, needs=(SoftirqWait,))
 class Builder(Lines):
     """Builds a line per vector: the longest wait, 0 if the probe ran and no row was written."""
 

@@ -24,7 +24,7 @@ _MOST = STACKS.absent - 1
 _OFFSETS = tuple(f"{1000 // CELLS_A_SECOND * at} ms" for at in range(CELLS_A_SECOND))
 
 
-@lane(kind="stacks", unit=SAMPLES, order=110, needs=())
+@lane(kind="stacks", draws=SAMPLES, order=110, needs=())
 class Builder(PyramidLane):
     """Builds a row per 20 ms of the second."""
 

@@ -13,23 +13,21 @@ from sexton.explorer.tiles.registry import lane
 from sexton.model.rows.net import TcpCounters
 from sexton.series.catalogue import metric
 
-_LINES = {
-    "tcp_retransmitted_segments": "retransmitted segments",
-    "tcp_timeouts": "timeouts",
-    "tcp_established_resets": "connections reset",
-    "tcp_listen_drops": "listen drops",
-}
+_METRICS = tuple(
+    metric(f"tcp_{name}")
+    for name in ("retransmitted_segments", "timeouts", "established_resets", "listen_drops")
+)
 
 
-@lane(kind="lines", unit=metric("tcp_timeouts").unit, order=100, needs=(TcpCounters,))
+@lane(kind="lines", draws=_METRICS, order=100, needs=(TcpCounters,))
 class Builder(Lines):
     """Builds a line per counter."""
 
     def __init__(self) -> None:
-        super().__init__(Metrics(*map(metric, _LINES)))
+        super().__init__(Metrics(*_METRICS))
 
     def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
-        return {(name,): taken.values[name][0] for name in _LINES}
+        return {(item.name,): taken.values[item.name][0] for item in _METRICS}
 
     def shown(self) -> list[tuple[Line, str]]:
-        return [((name,), words) for name, words in _LINES.items() if (name,) in self.rows]
+        return [((item.name,), item.help) for item in _METRICS if (item.name,) in self.rows]

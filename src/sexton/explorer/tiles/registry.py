@@ -1,9 +1,10 @@
 """How lanes are declared and found.
 
 A lane is one module in `sexton.explorer.lanes`. The file's stem is its id, the docstring describes
-it (the first line is its title), and one class builds it::
+it (the first line is its title), and one class builds it. What it `draws` are metrics of one unit,
+of which the page says what is normal, or something else of a unit::
 
-    @lane(kind="lines", unit="%", order=70, needs=(Pressure,))
+    @lane(kind="lines", draws=(PRESSURE,), order=70, needs=(Pressure,))
     class Builder(Lines): ...
 
 A builder is fed segment after segment, in the order of recording, and can return tiles at any time.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -26,6 +27,7 @@ from sexton.explorer.tiles.pyramid import Array
 from sexton.explorer.tiles.tables import TableSpan
 from sexton.model.lane import FINEST, TOP, LaneKind, Marked, Table
 from sexton.model.row import Row
+from sexton.series.catalogue import Metric
 
 _PACKAGE = "sexton.explorer.lanes."
 
@@ -103,7 +105,7 @@ _found: dict[str, Declared] = {}
 def lane(
     *,
     kind: LaneKind,
-    unit: str,
+    draws: tuple[Metric, ...] | str,
     order: int,
     needs: tuple[type[Row], ...],
     limit: Threshold | None = None,
@@ -111,7 +113,7 @@ def lane(
     """Register the decorated builder under its module's stem."""
 
     def register(build: B) -> B:
-        _declare(build.__module__, (kind, unit, order, needs), build, limit=limit)
+        _declare(build.__module__, (kind, draws, order, needs), build, limit=limit)
         return build
 
     return register
@@ -126,7 +128,7 @@ def shown_by(
 
 def _declare(
     module: str,
-    what: tuple[LaneKind, str, int, tuple[type[Row], ...]],
+    what: tuple[LaneKind, tuple[Metric, ...] | str, int, tuple[type[Row], ...]],
     build: Callable[[], Builder] | None,
     of: str = "",
     limit: Threshold | None = None,
@@ -134,11 +136,20 @@ def _declare(
     name = module.removeprefix(_PACKAGE)
     doc = (sys.modules[module].__doc__ or name).strip()  # python -OO has no docstrings
     title, _, about = doc.partition("\n")
-    words = " ".join(about.split()).replace("``", "")
-    kind, unit, order, needs = what
+    kind, draws, order, needs = what
+    metrics, unit = ((), draws) if isinstance(draws, str) else (draws, draws[0].unit)
+    words = " ".join([*about.split(), *_normal(metrics)]).replace("``", "")
     _found[name] = Declared(
         name, title.rstrip("."), words, kind, unit, order, needs, of or name, build, limit
     )
+
+
+def _normal(metrics: tuple[Metric, ...]) -> Iterator[str]:
+    """What is normal: once if it is the same for all of these metrics."""
+    if len({metric.normal for metric in metrics}) == 1:
+        yield f"Normal: {metrics[0].normal}."
+    elif metrics:
+        yield f"Normal: {', '.join(f'{metric.help} ({metric.normal})' for metric in metrics)}."
 
 
 @cache
