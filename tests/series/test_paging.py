@@ -6,12 +6,13 @@ import pytest
 
 from sexton.detect.detectors.cpu.saturated_core import held_meanwhile
 from sexton.detect.families import is_direct_reclaim, is_fault, is_reclaim, is_rstat, is_spinning
-from sexton.detect.runs import CLOSE_S, StepRun, step_runs
+from sexton.detect.runs import StepRun, step_runs
 from sexton.detect.stacks import caught, cgroups_of
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.memory import VmCounter
 from sexton.model.rows.task import ProcessCgroup
 from sexton.series import paging, pressure
+from sexton.series.rates import CLOSE_S
 from sexton.sources.procfs.vmstat import parse
 from tests.support.fixtures import FIXTURES
 from tests.support.memory import FAULT, KSWAPD, RECLAIM, Machine, sample

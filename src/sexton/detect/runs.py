@@ -9,11 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sexton.series.rates import Steps, Timed, lasts, runs
-
-#: Only the beginning of a long stretch is examined closely: a long window keeps that much whole.
-CLOSE_S = 55.0
-
+from sexton.series.rates import CLOSE_S, Steps, Timed, lasts, runs
 
 S = TypeVar("S", bound=Timed)
 

@@ -50,12 +50,12 @@ from sexton.host.reader import text
 from sexton.host.runner import ChildOptions, Running, start
 from sexton.record.budget import exclude_child_cpu
 from sexton.record.perf_child import clear_trials, end_leftovers, flags, last_words
+from sexton.sources.perf.stacks import HERTZ
 from sexton.store.layout import unused, write_whole
 
 #: Not 19: with ten tasks running on two cores, perf then fell more than ten seconds behind its
 #: rotations, and would lose samples exactly when the node is in trouble.
 NICE = 10
-HERTZ = 97  # not 100, which would sample in step with the kernel's ticks
 #: With fewer cores the recorder is a larger part of the machine: half as often there, so that its
 #: total cost stays within 1 %.
 _FEW_CORES, _HERTZ_ON_FEW = 4, 49

@@ -18,11 +18,10 @@ from sexton.model.aligned import F64, Signal
 from sexton.model.row import Row
 from sexton.model.rows.task import Process, Thread
 from sexton.model.text import printable
-from sexton.model.window import Columns
 from sexton.replay.segment_reader import Near, SegmentReader, inside
 from sexton.replay.span_reader import SpanReader
 from sexton.series.catalogue import METRICS, NIC_COUNTER, Kind, Metric, of_table
-from sexton.series.meter import Meter, end_to_end
+from sexton.series.meter import Meter, end_to_end, fewer
 from sexton.series.rates import Floats, Series
 from sexton.series.sums import Sums
 from sexton.series.tasks import TaskRows, TaskStepper, TaskUse
@@ -30,8 +29,6 @@ from sexton.store.arrays import coded, numbers
 from sexton.store.schema import MONO
 
 Ints = npt.NDArray[np.int64]
-#: Things of one table that are compared at most.
-MOST_THINGS = 8_000
 #: If more than this share of a device counter's steps go down, it is a level.
 _FALLS = 0.05
 #: Tables in the order of their signals.
@@ -60,16 +57,9 @@ def _measured(metrics: Sequence[Metric], reader: SpanReader, near: Near) -> list
     meter = Meter(metrics)
     parts: list[list[Series]] = [[] for _ in metrics]
     for piece in reader.columns(meter.table, meter.columns, None, near):
-        for mine, made in zip(parts, meter.add(_fewer(piece)), strict=True):
+        for mine, made in zip(parts, meter.add(fewer(piece)), strict=True):
             mine.append(made)
     return [end_to_end(part) for part in parts]
-
-
-def _fewer(piece: Columns) -> Columns:
-    if len(piece.things) <= MOST_THINGS:
-        return piece
-    values = {name: value[:MOST_THINGS] for name, value in piece.values.items()}
-    return piece._replace(things=piece.things[:MOST_THINGS], values=values)
 
 
 def _named(metric: Metric, found: Series) -> Iterator[Signal]:

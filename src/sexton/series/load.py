@@ -25,6 +25,7 @@ from sexton.series.catalogue import READY_TASKS, RUN_QUEUE_WAIT
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.meter import end_to_end, series
 from sexton.series.rates import (
+    CLOSE_S,
     F64,
     SLACK,
     Floats,
@@ -39,8 +40,8 @@ from sexton.series.rates import (
     with_last,
 )
 
-#: Tasks are read for at most this many seconds of a stretch, and for at most this many stretches.
-_CLOSE_S, _LOOKED_AT = 55.0, 4
+#: Tasks are read in at most this many stretches.
+_LOOKED_AT = 4
 
 
 class Waiting(NamedTuple):
@@ -241,7 +242,7 @@ def _excess(ready: Series, cores: CoreSeries) -> F64:
 
 def _ready_by_core(window: Window, over: Stretch, cores: list[int]) -> Series:
     """Waiting tasks by core; each reading of the tasks is valid for the time around it."""
-    end = min(over.end, over.start + _CLOSE_S)
+    end = min(over.end, over.start + CLOSE_S)
     read = [part for part in threads(window, over.start, end) if over.start <= part.mono_s <= end]
     counted = np.zeros((len(cores), len(read)))
     rows = {core: row for row, core in enumerate(cores)}

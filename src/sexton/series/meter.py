@@ -12,6 +12,9 @@ from sexton.series.catalogue import Kind, Metric
 from sexton.series.cores import PARTS, CoreSeries, from_steps
 from sexton.series.rates import F64, Floats, Series, Stepper, Steps
 
+#: Things of one table that are compared or drawn at most.
+_MOST_THINGS = 8_000
+
 
 class Meter:
     """Some metrics of one table, piece by piece in time order.
@@ -51,6 +54,14 @@ class Meter:
             elif counted is not None:
                 made.append(_rate(metric, counted))
         return made
+
+
+def fewer(columns: Columns) -> Columns:
+    """Without the things beyond those that are compared or drawn."""
+    if len(columns.things) <= _MOST_THINGS:
+        return columns
+    values = {name: value[:_MOST_THINGS] for name, value in columns.values.items()}
+    return columns._replace(things=columns.things[:_MOST_THINGS], values=values)
 
 
 def _rows(metric: Metric, things: Sequence[tuple[object, ...]]) -> list[int]:

@@ -39,6 +39,8 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 #: Readings come a little early or late: nine tenths of a limit in seconds count as that limit.
 SLACK = 0.9
+#: Only the beginning of a long stretch is examined closely: a long window keeps that much whole.
+CLOSE_S = 55.0
 
 
 class Timed(Protocol):

@@ -24,7 +24,7 @@ from sexton.replay.segment_reader import SegmentReader
 from sexton.replay.span_reader import longest_known
 from sexton.series.catalogue import Kind, Metric
 from sexton.series.cores import CoreSeries
-from sexton.series.meter import Meter, several
+from sexton.series.meter import Meter, fewer, several
 from sexton.series.rates import F32, Bools, Floats
 from sexton.store.arrays import numbers
 from sexton.store.recording import Segment
@@ -38,10 +38,6 @@ MOST_S = 1e11
 _REACH_S = 4096.0
 #: Segments from which the usual step of a table is known that has one or two readings in each.
 _MOST_SPANS = 60
-
-
-#: Rows per lane; a node may have more of anything than is useful to draw.
-MOST_THINGS = 8_000
 
 
 class Clock:
@@ -182,9 +178,8 @@ class Metrics:
         if piece is None or not np.isfinite(piece.times.mono).all():
             return None
         mono, _, follows, lost = piece.times
-        values = {name: value[:MOST_THINGS] for name, value in piece.values.items()}
         wall = part.clock.wall(mono)
-        return _Read(Columns(mono, wall, follows, piece.things[:MOST_THINGS], values), lost)
+        return _Read(fewer(Columns(mono, wall, follows, piece.things, piece.values)), lost)
 
 
 class _Read(NamedTuple):

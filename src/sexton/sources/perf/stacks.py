@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # they import numpy, and most diagnoses take no stacks
     from sexton.profile.perf.kallsyms import Kallsyms
     from sexton.profile.perf.raw import Raw
 
-HERTZ = 97
+HERTZ = 97  # not 100, which would sample in step with the kernel's ticks
 #: Deep enough for any kernel path; a limit for corrupt chains.
 MOST_FRAMES = 64
 _IDLE = re.compile(

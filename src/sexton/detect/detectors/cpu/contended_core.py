@@ -43,7 +43,6 @@ import numpy as np
 
 from sexton.detect.findings import AGAIN, absent, and_more, names, too_few_readings, unknown, unread
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
-from sexton.detect.runs import CLOSE_S
 from sexton.detect.stacks import cgroups_of, thread_name
 from sexton.detect.stems import unit_of
 from sexton.model.diagnosis import Step
@@ -58,7 +57,7 @@ from sexton.series.catalogue import READY_TASKS
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.load import Means, Queues, Stretch, high, queues, threads
 from sexton.series.meter import series
-from sexton.series.rates import Series, lasts
+from sexton.series.rates import CLOSE_S, Series, lasts
 from sexton.series.tasks import Task, key, task_steps, used
 
 NAME = "contended_core"

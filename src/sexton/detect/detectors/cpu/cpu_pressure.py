@@ -37,7 +37,6 @@ import numpy as np
 
 from sexton.detect.findings import absent, missing, names, too_few_readings, unknown, unread
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
-from sexton.detect.runs import CLOSE_S
 from sexton.detect.stems import split, unit_of
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
@@ -52,7 +51,7 @@ from sexton.series.catalogue import PRESSURE
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.load import Stretch, Waiting, across, high, highest, lapses, waiting
 from sexton.series.meter import series
-from sexton.series.rates import Born, lasts, percent_of, steps_of
+from sexton.series.rates import CLOSE_S, Born, lasts, percent_of, steps_of
 from sexton.series.tasks import Task, key, task_steps, used
 
 NAME = "cpu_pressure"
