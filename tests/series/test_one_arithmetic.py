@@ -64,22 +64,6 @@ ALLOWED = {
         "before.seconds - after.seconds": "how long two walks of ours took",
         "read.seconds - last": "how long two walks of ours took",
     },
-    # What a reclaim of ours freed: levels, read just before and just after it.
-    "cure/reclaim/free.py": dict.fromkeys(
-        (
-            "(before.live_bytes or 0) - (after.live_bytes or 0)",
-            "(before.number or 0) - (after.number or 0)",
-            "before - after",
-            "before.bytes - after.bytes",
-            "before.number - after.number",
-            "first - last",
-            "self._live_bytes - now.live_bytes",
-            "self.before.bytes - self.after.bytes",
-            "self.before.number - self.after.number",
-        ),
-        "what a reclaim of ours freed",
-    ),
-    "cure/remedies/drop_caches.py": {"before - after": "what dropping caches freed"},
     "cure/verify.py": {"points[-1][0] - points[0][0]": "moments of readings"},
     "detect/churn.py": {
         "edges[1] - edges[0]": "moments of readings",
@@ -147,10 +131,6 @@ ALLOWED = {
         ),
         "moments, by two clocks",
     ),
-    "reports/text/fix.py": {
-        "before - now": "dying cgroups before a fix and now, both published",
-        "now - before": "dying cgroups before a fix and now, both published",
-    },
     "sources/cgroupfs/estimate.py": {
         "number(host, f'{directory}/memory.usage_in_bytes')"
         " - number(host, f'{directory}/memory.kmem.usage_in_bytes')": "two files at one moment",

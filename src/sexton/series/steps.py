@@ -100,6 +100,16 @@ def rise(before: N, after: N) -> N:
     return after - before
 
 
+def freed_between(before: int | None, after: int | None) -> int | None:
+    """How far a gauge fell from one count to another: 0 if it rose, because others add to it while
+    somebody frees; `None` if one of the two is unknown.
+
+    >>> freed_between(9, 5), freed_between(5, 9), freed_between(None, 5)
+    (4, 0, None)
+    """
+    return None if before is None or after is None else max(0, before - after)
+
+
 def rises(levels: Sequence[int], places: Sequence[int] | None = None) -> list[int]:
     """Changes of a gauge, up or down, from each reading (or each of `places`) to the next.
 

@@ -57,6 +57,7 @@ from sexton.errors import CommandError
 from sexton.host.host import Host
 from sexton.host.reader import exists
 from sexton.model.text import count, seconds, size
+from sexton.series.steps import freed_between
 from sexton.sources.cgroupfs.estimate import PAGE
 from sexton.sources.cores import Spared, off_the_nic
 
@@ -147,16 +148,12 @@ class Round:
     @property
     def freed(self) -> int | None:
         """`None` if the number is unknown; never negative, since others may die meanwhile."""
-        if self.before.number is None or self.after.number is None:
-            return None
-        return max(0, self.before.number - self.after.number)
+        return freed_between(self.before.number, self.after.number)
 
     @property
     def freed_bytes(self) -> int:
         """By how much memory charged to zombies fell, as far as known."""
-        if self.before.bytes is None or self.after.bytes is None:
-            return 0
-        return max(0, self.before.bytes - self.after.bytes)
+        return freed_between(self.before.bytes, self.after.bytes) or 0
 
     @property
     def us_per_zombie(self) -> float | None:
@@ -196,8 +193,7 @@ class Freed:
 
     @property
     def freed(self) -> int | None:
-        first, last = self.before.dying.number, self.after.dying.number
-        return None if first is None or last is None else max(0, first - last)
+        return freed_between(self.before.dying.number, self.after.dying.number)
 
     @property
     def cpu_s(self) -> float:
@@ -228,17 +224,17 @@ class Freed:
     @property
     def lost_file_bytes(self) -> int | None:
         """Cache that running cgroups lost; never negative, since they keep working."""
-        return _less(self.before.file_bytes, self.after.file_bytes)
+        return freed_between(self.before.file_bytes, self.after.file_bytes)
 
     @property
     def lost_anon_bytes(self) -> int | None:
         """Anonymous memory that running cgroups lost to swap or gave back."""
-        return _less(self.before.anon_bytes, self.after.anon_bytes)
+        return freed_between(self.before.anon_bytes, self.after.anon_bytes)
 
     @property
     def swapped_bytes(self) -> int | None:
         """By how much their swap use grew."""
-        return _less(self.after.swap_bytes, self.before.swap_bytes)
+        return freed_between(self.after.swap_bytes, self.before.swap_bytes)
 
     @property
     def running_cgroups(self) -> str:
@@ -329,10 +325,6 @@ def _round_json(reclaim_pass: Round) -> dict[str, Any]:
 
 def _size(value: int | None) -> str:
     return "unknown" if value is None else size(value)
-
-
-def _less(before: int | None, after: int | None) -> int | None:
-    return None if before is None or after is None else max(0, before - after)
 
 
 def why_refused(found: Collateral, accept_collateral: bool) -> str | None:
@@ -545,11 +537,8 @@ class _Work:
 
     def _why_costly(self, now: Dying) -> str:
         """Why to stop if running cgroups have lost more than allowed; "" otherwise."""
-        most = self.most_lost
-        if most is None or self._live_bytes is None or now.live_bytes is None:
-            return ""
-        lost = self._live_bytes - now.live_bytes
-        if lost <= most:
+        most, lost = self.most_lost, freed_between(self._live_bytes, now.live_bytes)
+        if most is None or lost is None or lost <= most:
             return ""
         return f"running cgroups lost {size(lost)}; freeing the rest would cost more"
 
@@ -558,20 +547,17 @@ class _Work:
         pass only hits running cgroups, whose cache is evicted at gigabytes per second."""
         if self.parent.version == 2:
             return self._first if after.bytes is None else after.bytes / 2
-        if before.number is None or after.number is None or after.number >= before.number:
+        freed = freed_between(before.number, after.number)
+        if after.number is None or not freed:
             return self._first
         left = after.number if after.bytes is None else min(after.bytes // PAGE, after.number)
-        freed = before.number - after.number
         return left / 2 * (result.cpu_s or result.seconds) / freed
 
 
 def _fell(before: Dying, after: Dying) -> bool:
     """Whether a pass freed some. On v1 the bytes are this parent's, the number is the node's."""
-    fewer = lighter = None
-    if before.number is not None and after.number is not None:
-        fewer = before.number - after.number
-    if before.bytes is not None and after.bytes is not None:
-        lighter = before.bytes - after.bytes
+    fewer = freed_between(before.number, after.number)
+    lighter = freed_between(before.bytes, after.bytes)
     if fewer is not None and (before.scope == PARENT or lighter is None):
         worth = 1 if before.scope == PARENT else max(1, (before.number or 0) * WORTH)
         return fewer >= worth
@@ -581,11 +567,10 @@ def _fell(before: Dying, after: Dying) -> bool:
 
 
 def _worth(before: Dying, after: Dying) -> bool:
-    """Whether running cgroups lost less than `COSTLY_BYTES` per zombie freed."""
-    if None in (before.live_bytes, after.live_bytes, before.number, after.number):
-        return True
-    lost = (before.live_bytes or 0) - (after.live_bytes or 0)
-    return lost <= COSTLY_BYTES * ((before.number or 0) - (after.number or 0))
+    """Whether running cgroups lost less than `COSTLY_BYTES` per zombie that a pass freed."""
+    fewer = freed_between(before.number, after.number)
+    lost = freed_between(before.live_bytes, after.live_bytes)
+    return fewer is None or lost is None or lost <= COSTLY_BYTES * fewer
 
 
 class _Watch:

@@ -14,6 +14,7 @@ from sexton.cure.writer import DROP_CACHES, WriteLimits
 from sexton.detect.registry import Threshold
 from sexton.model.plan import Criterion, Step
 from sexton.model.text import count, size
+from sexton.series.steps import freed_between
 
 RECLAIMS = True
 undo = nothing_to_undo
@@ -63,8 +64,7 @@ def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
     )
     after = context.probes.dying()
     said = f"page cache dropped in {done.seconds:.1f} s ({done.why})"
-    freed = None
-    if before is not None and after is not None:
-        freed = max(before - after, 0)
+    freed = freed_between(before, after)
+    if freed is not None:
         said += f"; {count(freed, 'zombie')} freed, {after:,} left"
     return {"said": said, "freed": freed, "dying_after": after}

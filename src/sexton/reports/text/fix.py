@@ -15,6 +15,7 @@ from sexton.model.plan import Condition, Criterion, Plan, Step
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.reports.text.blocks import block, clamp, cut, headline, labelled, picked, typed
+from sexton.series.steps import rise
 
 SHOWN_HASH = 16
 _STATES = {ROLLED_BACK: "rolled back", COMPLETE: "applied", RUNNING: "INTERRUPTED"}
@@ -290,9 +291,9 @@ def _zombies(found: Verified) -> str:
         return "dying memory cgroups cannot be counted from here"
     if before is None:
         return f"{now:,} dying memory cgroups now; count before the apply unknown"
-    if now <= before:
-        return f"{before:,} before the apply, {now:,} now: {before - now:,} gone, {now:,} remain"
-    return f"{before:,} before the apply, {now:,} now: {now - before:,} more"
+    change = rise(before, now)
+    more = f"{change:,} more" if change > 0 else f"{-change:,} gone, {now:,} remain"
+    return f"{before:,} before the apply, {now:,} now: {more}"
 
 
 def applied_json(plan: Plan, applied: Applied) -> dict[str, Any]:
