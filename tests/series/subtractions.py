@@ -7,15 +7,15 @@ subtraction come from, whatever they are called:
   ``runs.times - sample.runs.times``;
 - two elements of one collection, or an element and something made of the collection:
   ``points[-1][1] - points[0][1]``, what `pairwise` gives, ``value - mean``;
-- a value and what another mapping holds under the same key: ``ms - before.get(key, 0)``;
+- a value and what another mapping holds under the same key: ``ms - counts.get(key, 0)``, or what a
+  mapping of earlier readings holds under any: ``ms - self._last[name]``;
 - two values whose names say that one is the earlier: ``last - first``, ``float(before) - now``;
 - `np.diff` and its like.
 
 Moments are left out, by name: their difference is a duration.
 
-A step's change divided by its seconds is a rate: `divisions` finds what is divided by `seconds`, by
-`spent` or by a difference of moments and comes from a step (`step.delta(…)`, `moved`, `by_tasks`,
-`amount`), also by way of a name.
+A counter's change divided by a time is a rate: `divisions` finds what is divided by `seconds`, by
+`spent`, by what ends in `_s` or by a difference of moments, and calls of `percent_of`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ PAIRS = tuple(map(frozenset, (
     {"before", "after"}, {"earlier", "later"}, {"earlier", "row"}, {"first", "last"},
     {"old", "new"}, {"was", "now"}, {"then", "now"}, {"before", "now"}, {"previous", "current"},
 )))  # fmt: skip
-#: Names and fields that are moments.
+#: Names and fields that are moments; `cpu_time` is a counter, so these words count only alone.
 _MOMENT = re.compile(
-    r"(?:.*_)?(?:mono|wall|start|end|time|begin|began|ended|at|now|moments?|died|deadline)"
+    r"(?:(?:.*_)?(?:mono|wall|start|begin|began|ended|now|moments?|died|deadline)|end|time|at)"
     r"(?:_(?:s|us|ms|ns|mono|wall))?"
 )
+#: Mappings that hold earlier readings.
+_EARLIER = frozenset({"before", "earlier", "last", "old", "previous", "then", "was"})
 _NUMPY = ("diff", "subtract", "ediff1d")
 #: Calls that give back what they were given, a number or a collection of the same elements.
 _SAME = frozenset({"abs", "float", "int", "round", "enumerate", "iter", "list", "pairwise",
@@ -41,10 +43,8 @@ _SAME = frozenset({"abs", "float", "int", "round", "enumerate", "iter", "list", 
 _ELEMENTS = frozenset({"items", "values", "keys", "tolist", "copy"})
 #: What makes one value of all elements.
 _TOTALS = frozenset({"cumsum", "max", "mean", "median", "min", "next", "sum"})
-#: Fields that are durations, fields and methods of steps, and functions that make a step.
-_SECONDS = frozenset({"seconds", "spent", "span", "watched"})
-_OF_A_STEP = frozenset({"delta", "delta_at", "moved", "by_tasks", "freed_by_tasks", "amount"})
-_STEPPING = frozenset({"delta", "change", "rise"})
+#: Names and fields that are durations.
+_SECONDS = re.compile(r"(?:.*_)?(?:seconds|spent|span|watched)(?:_s)?|.*_s")
 _Roots = frozenset[str]
 _NONE: _Roots = frozenset()
 
@@ -55,23 +55,12 @@ def subtractions(code: str) -> Iterator[str]:
 
 
 def divisions(code: str) -> Iterator[str]:
-    """Expressions of a module that make a rate of a step, in its order."""
-    tree = ast.parse(code)
-    named: dict[str, ast.expr] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.NamedExpr) or (
-            isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        ):
-            target = node.target if isinstance(node, ast.NamedExpr) else node.targets[0]
-            if isinstance(target, ast.Name) and _is_of_a_step(node.value, {}):
-                named[target.id] = node.value
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.BinOp)
-            and isinstance(node.op, ast.Div)
-            and _is_duration(node.right)
-            and _is_of_a_step(node.left, named)
-        ):
+    """Expressions of a module that divide by a time, in its order."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            if _is_duration(node.right):
+                yield ast.unparse(node)
+        elif isinstance(node, ast.Call) and _word(node) == "percent_of":
             yield ast.unparse(node)
 
 
@@ -82,15 +71,9 @@ def _is_duration(node: ast.expr) -> bool:
         if isinstance(node.op, ast.Sub):
             return _is_moment(node.left) and _is_moment(node.right)
         return _is_duration(node.left) or _is_duration(node.right)
-    return _word(node) in _SECONDS
-
-
-def _is_of_a_step(node: ast.expr, named: Mapping[str, ast.expr]) -> bool:
-    return any(
-        (isinstance(part, ast.Attribute) and part.attr in _OF_A_STEP)
-        or (isinstance(part, ast.Name) and (part.id in named or part.id in _STEPPING))
-        for part in ast.walk(node)
-    )
+    if isinstance(node, ast.Call) and _word(node) in ("max", "min"):
+        return any(map(_is_duration, node.args))
+    return _SECONDS.fullmatch(_word(node)) is not None
 
 
 class _Scope:
@@ -229,13 +212,17 @@ class _Scope:
         return ast.unparse(one.func) == ast.unparse(other.func) and bool(shared)
 
     def _is_keyed(self, value: ast.expr, other: ast.expr) -> bool:
+        """A value and what a mapping has under its key, or what one of earlier readings has."""
         key = self._keyed.get(value.id) if isinstance(value, ast.Name) else None
+        mapping: ast.expr | None = None
         at: ast.expr | None = None
         if isinstance(other, ast.Subscript):
-            at = other.slice
+            mapping, at = other.value, other.slice
         elif isinstance(other, ast.Call) and _method(other) == "get":
-            at = other.args[0]
-        return key is not None and isinstance(at, ast.Name) and at.id == key
+            mapping, at = other.func.value, other.args[0]  # type: ignore[attr-defined]
+        if mapping is None or at is None or _is_element(at):
+            return False
+        return _word(mapping) in _EARLIER or (isinstance(at, ast.Name) and at.id == key)
 
 
 def _names(target: ast.expr) -> list[str]:
