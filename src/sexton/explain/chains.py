@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from sexton.detect.registry import detector_of, is_marked
 from sexton.detect.rows_read import witness
-from sexton.explain.moments import in_order, with_first_causes
+from sexton.explain.order import in_order, with_first_causes
 from sexton.explain.registry import all_rules
 from sexton.explain.rivals import by_stacks, surviving, weigh
 from sexton.model.chain import Chain, Link, Strength

@@ -43,7 +43,7 @@ from sexton.detect.families import (
     is_shortage,
 )
 from sexton.detect.stacks import on_cores
-from sexton.explain.moments import together
+from sexton.explain.order import together
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
 from sexton.model.rows.cgroup import CgroupCensus

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sexton.detect.detectors.jobs.job_deaths import NAME as JOB_DEATHS
 from sexton.detect.detectors.jobs.job_deaths import marks
-from sexton.explain.moments import READ_S
+from sexton.explain.order import READ_S
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding, Severity

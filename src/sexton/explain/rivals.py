@@ -21,9 +21,10 @@ from dataclasses import replace
 
 from sexton.detect.registry import all_detectors, detector_of, title_of
 from sexton.explain.held import SLACK_S
-from sexton.explain.moments import clock, together
+from sexton.explain.order import together
 from sexton.model.chain import Chain, Coincidence, Contest, Link, Rival, Strength
 from sexton.model.finding import Finding, Verdict
+from sexton.model.text import clock
 
 
 def look_alikes(symptom: str) -> tuple[str, ...]:

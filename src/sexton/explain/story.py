@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 from sexton.detect.registry import all_detectors, detector_of
-from sexton.explain.moments import READ_S, clock, day
+from sexton.explain.order import READ_S
 from sexton.explain.registry import rule_of
 from sexton.explain.rivals import by_stacks
 from sexton.model.chain import Chain, Link, Strength
 from sexton.model.finding import Finding, Verdict
-from sexton.model.text import printable, seconds, shorten
+from sexton.model.text import clock, day, printable, seconds, shorten
 from sexton.model.window import Window
 
 #: A clause includes its parentheses; a second one is added if the first is short.

@@ -7,6 +7,7 @@ shown to users or other programs goes through `printable` first.
 
 from __future__ import annotations
 
+import time
 import unicodedata
 
 #: Categories that move the cursor, hide, reorder or break lines: control, format (bidi overrides,
@@ -108,3 +109,28 @@ def size(value: float) -> str:
         if abs(value) < 1024 or unit == "TiB":
             return f"{value:.1f} {unit}"
     raise AssertionError("unreachable")
+
+
+def clock(wall_s: float | None) -> str:
+    """The time of day in UTC.
+
+    >>> clock(1_740_000_002.4), clock(None), clock(1e30)
+    ('21:20:02', '', '')
+    """
+    return "" if wall_s is None else _utc("%H:%M:%S", wall_s)
+
+
+def day(wall_s: float) -> str:
+    """The date in UTC, empty if there is none.
+
+    >>> day(1_740_000_002.4)
+    '2025-02-19'
+    """
+    return _utc("%Y-%m-%d", wall_s)
+
+
+def _utc(form: str, wall_s: float) -> str:
+    try:
+        return time.strftime(form, time.gmtime(wall_s))
+    except (OverflowError, OSError, ValueError):
+        return ""

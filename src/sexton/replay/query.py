@@ -12,11 +12,10 @@ from sexton.errors import CommandError
 from sexton.explain.aligned import Plan
 from sexton.explain.diagnosis import diagnose
 from sexton.explain.event_times import loop_of, occasions
-from sexton.explain.moments import clock, day
 from sexton.explain.subject import Names, candidates, names_for, names_of
 from sexton.explain.why import explain
 from sexton.model.aligned import Aligned
-from sexton.model.text import printable, shorten
+from sexton.model.text import clock, day, printable, shorten
 from sexton.model.why import Occasions, Subject, Why
 from sexton.model.window import Window
 from sexton.replay.child import Child

@@ -209,8 +209,8 @@ def _next(why: Why, place: str, window: Window) -> Iterator[str]:
     """Commands that show its last occurrence in detail, ready to paste."""
     import shlex
 
-    from sexton.explain.moments import clock, day
     from sexton.model.rows.trace import StackCount
+    from sexton.model.text import clock, day
 
     if not why.occasions.moments or not place.isprintable() or len(place) > 200:
         return

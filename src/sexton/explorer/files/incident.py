@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sexton.detect.registry import all_detectors
 from sexton.errors import CommandError, StoreError
-from sexton.explain.moments import clock, day
 from sexton.explorer.files.page import (
     DATA_BYTES,
     SCHEMA,
@@ -35,7 +34,7 @@ from sexton.explorer.server.documents import (
 )
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.lane import column_s
-from sexton.model.text import count, seconds
+from sexton.model.text import clock, count, day, seconds
 from sexton.reports.svg.flame_svg import escaped
 from sexton.reports.text.verdict import verdict_text
 

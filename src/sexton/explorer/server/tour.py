@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sexton.detect.registry import detector_of, title_of
 from sexton.errors import CommandError
-from sexton.explain.moments import clock
 from sexton.explain.registry import rule_of
 from sexton.explain.story import short
 from sexton.model.chain import Chain, Link
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding
 from sexton.model.lane import COLUMNS, MOST_TILES, Strip, column_s
-from sexton.model.text import count, seconds, shorten, size
+from sexton.model.text import clock, count, seconds, shorten, size
 
 if TYPE_CHECKING:
     from sexton.explorer.tiles.view import View

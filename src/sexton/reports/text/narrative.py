@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sexton.detect.registry import detector_of, is_marked, title_of
-from sexton.explain.moments import clock
 from sexton.explain.story import short
 from sexton.model.chain import Chain, Contest, Rival, Strength
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Finding, Verdict
-from sexton.model.text import printable, seconds
+from sexton.model.text import clock, printable, seconds
 from sexton.reports.text.blocks import block, labelled
 
 _MOST_RIVALS = 3

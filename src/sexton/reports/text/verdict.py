@@ -33,7 +33,10 @@ from sexton.reports.text.narrative import (
 from sexton.reports.text.settings import config_line, silenced_lines
 
 #: What follows the meaning of the exit status.
-_HINTS = {Exit.HEALTHY: " (sexton demo shows a sick node)", Exit.CANNOT_TELL: "; see NOT SEEN above"}
+_HINTS = {
+    Exit.HEALTHY: " (sexton demo shows a sick node)",
+    Exit.CANNOT_TELL: "; see NOT SEEN above",
+}
 #: The label of a fact about a node that is not sick.
 _FACT = 19
 #: Characters that may stay unused at the end of two lines that are broken between words.

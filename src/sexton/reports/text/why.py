@@ -13,11 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sexton.detect.registry import title_of
-from sexton.explain.moments import clock, day
 from sexton.model.chain import Chain, Contest, Link
 from sexton.model.diagnosis import Exit
 from sexton.model.finding import Finding, Verdict
-from sexton.model.text import count, printable, seconds, shorten
+from sexton.model.text import clock, count, day, printable, seconds, shorten
 from sexton.model.why import Moment, Why, is_open
 from sexton.reports.json.diagnosis import diagnosis_json
 from sexton.reports.text.blocks import (

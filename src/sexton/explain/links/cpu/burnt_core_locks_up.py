@@ -11,7 +11,7 @@ core alone at another time: what held it then is unknown.
 from __future__ import annotations
 
 from sexton.explain.held import core_of
-from sexton.explain.moments import together
+from sexton.explain.order import together
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from sexton.detect.detectors.network.softirq_flood import PACKETS
 from sexton.detect.waits import LOSSES
 from sexton.explain.held import NETWORK, SLACK_S, core_of, in_softirq, judge, work_of
-from sexton.explain.moments import together
+from sexton.explain.order import together
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

@@ -10,7 +10,7 @@ RCU stall does not name its core. No link at another time.
 from __future__ import annotations
 
 from sexton.explain.links.cpu.burnt_core_locks_up import PATIENCE_S, another_task
-from sexton.explain.moments import together
+from sexton.explain.order import together
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

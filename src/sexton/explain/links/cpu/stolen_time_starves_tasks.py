@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sexton.detect.detectors.cpu.cpu_pressure import CROWDED
 from sexton.detect.detectors.cpu.cpu_steal import GRAVE
-from sexton.explain.moments import READ_S, together
+from sexton.explain.order import READ_S, together
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

@@ -15,7 +15,7 @@ import re
 from sexton.detect.detectors.jobs.job_deaths import marks
 from sexton.detect.oom import Kill, kills
 from sexton.explain.job_ends import LATE_S, PROOF, SOON_S, named_words, other_deaths
-from sexton.explain.moments import READ_S
+from sexton.explain.order import READ_S
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

@@ -10,7 +10,7 @@ the end. No link if the kill came before, or later.
 from __future__ import annotations
 
 from sexton.detect.oom import kills
-from sexton.explain.moments import READ_S
+from sexton.explain.order import READ_S
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

@@ -14,7 +14,7 @@ from __future__ import annotations
 from sexton.detect.detectors.memory.direct_reclaim import is_ordered
 from sexton.detect.stacks import caught
 from sexton.explain.held import FEWEST, LIMIT, RECLAIM, SHORTAGE, SLACK_S, families
-from sexton.explain.moments import together
+from sexton.explain.order import together
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

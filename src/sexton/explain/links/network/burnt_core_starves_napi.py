@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from sexton.detect.detectors.cpu.saturated_core import KERNEL_SHARE
 from sexton.explain.held import core_of, kernel_share
-from sexton.explain.moments import near
+from sexton.explain.order import near
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

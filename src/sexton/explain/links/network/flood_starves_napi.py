@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sexton.explain.links.cpu.flood_burns_core import not_overloaded
 from sexton.explain.links.network.burnt_core_starves_napi import PATIENCE_S
-from sexton.explain.moments import near
+from sexton.explain.order import near
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

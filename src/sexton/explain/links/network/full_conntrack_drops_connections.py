@@ -11,7 +11,7 @@ keeps the old.
 from __future__ import annotations
 
 from sexton.explain.links.network.nic_reset_drops_connections import counted
-from sexton.explain.moments import near
+from sexton.explain.order import near
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding

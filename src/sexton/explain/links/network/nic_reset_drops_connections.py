@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from sexton.detect import nics
 from sexton.detect.detectors.network.nic_resets import reset_times
-from sexton.explain.moments import READ_S, began_before
+from sexton.explain.order import READ_S, began_before
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding

@@ -16,7 +16,7 @@ from sexton.explain.links.network.nic_reset_drops_connections import (
     counted,
     is_only_uplink,
 )
-from sexton.explain.moments import READ_S
+from sexton.explain.order import READ_S
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

@@ -13,7 +13,7 @@ from __future__ import annotations
 from sexton.detect.detectors.network.nic_resets import reset_times
 from sexton.detect.nics import counters
 from sexton.detect.resets import CAUSES
-from sexton.explain.moments import READ_S
+from sexton.explain.order import READ_S
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding

@@ -8,7 +8,7 @@ import pytest
 
 from lab.incident import incidents
 from sexton.explain.chains import find_links
-from sexton.explain.moments import READ_S, in_order, with_first_causes
+from sexton.explain.order import READ_S, in_order, with_first_causes
 from sexton.model.chain import Link, Strength
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.recorder import Mark

@@ -1,4 +1,4 @@
-"""When findings began and ended, and whether one can have caused the other.
+"""The order of findings in time, and whether one can have caused the other.
 
 Findings have the span of their worst; if something happened more than once, the window's rows have
 every time.
@@ -14,7 +14,6 @@ wait, the core is held now).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -92,28 +91,3 @@ def _times(finding: Finding, window: Window) -> Sequence[float]:
     known = detector_of(finding.id)
     each = None if known is None else known.moments or known.spells
     return () if each is None else each(finding, window)
-
-
-def clock(wall_s: float | None) -> str:
-    """The time of day in UTC.
-
-    >>> clock(1_740_000_002.4), clock(None), clock(1e30)
-    ('21:20:02', '', '')
-    """
-    return "" if wall_s is None else _utc("%H:%M:%S", wall_s)
-
-
-def day(wall_s: float) -> str:
-    """The date in UTC, empty if there is none.
-
-    >>> day(1_740_000_002.4)
-    '2025-02-19'
-    """
-    return _utc("%Y-%m-%d", wall_s)
-
-
-def _utc(form: str, wall_s: float) -> str:
-    try:
-        return time.strftime(form, time.gmtime(wall_s))
-    except (OverflowError, OSError, ValueError):
-        return ""
