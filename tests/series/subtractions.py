@@ -8,7 +8,7 @@ subtraction come from, whatever they are called:
 - two elements of one collection, or an element and something made of the collection:
   ``points[-1][1] - points[0][1]``, what `pairwise` gives, ``value - mean``;
 - a value and what another mapping holds under the same key: ``ms - counts.get(key, 0)``, or what a
-  mapping of earlier readings holds under any: ``ms - self._last[name]``;
+  mapping that was kept holds under any: ``ms - self._seen[name]``, ``ms - before[name]``;
 - two values whose names say that one is the earlier: ``last - first``, ``float(before) - now``;
 - `np.diff` and its like.
 
@@ -212,7 +212,7 @@ class _Scope:
         return ast.unparse(one.func) == ast.unparse(other.func) and bool(shared)
 
     def _is_keyed(self, value: ast.expr, other: ast.expr) -> bool:
-        """A value and what a mapping has under its key, or what one of earlier readings has."""
+        """A value and what a mapping has under its key, or what an object kept under any."""
         key = self._keyed.get(value.id) if isinstance(value, ast.Name) else None
         mapping: ast.expr | None = None
         at: ast.expr | None = None
@@ -222,6 +222,8 @@ class _Scope:
             mapping, at = other.func.value, other.args[0]  # type: ignore[attr-defined]
         if mapping is None or at is None or _is_element(at):
             return False
+        if isinstance(other, ast.Call) or ast.unparse(mapping).startswith("self."):
+            return True
         return _word(mapping) in _EARLIER or (isinstance(at, ast.Name) and at.id == key)
 
 

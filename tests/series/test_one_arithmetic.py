@@ -85,7 +85,11 @@ ALLOWED = {
         "left[parent] -= number": "dying cgroups that are not yet attributed",
         "limit - total": "a limit, and how near it is",
     },
+    "detect/detectors/memory/memory_pressure.py": {
+        "tasks - moved.moved.get('direct', 0)": "steps of two counters"
+    },
     "detect/ledger.py": {"edges[1] - edges[0]": "moments of readings"},
+    "detect/owners.py": {"counted.get(path, 0) - here": "the dying of two counts of one moment"},
     "detect/oom.py": {"line.age_s - to.age_s": "moments of log lines"},
     "explain/aligned/chance.py": {
         "events - usual": "rates before events, and the usual ones",
@@ -110,6 +114,7 @@ ALLOWED = {
     "explain/why.py": {
         "2 - found.is_problem - (found.verdict is Verdict.PRESENT)": "a rank",
     },
+    "explorer/lanes/events.py": {"MOST - self._number.get(kind, 0)": "a limit of marks"},
     "explorer/tiles/build.py": {
         "pair[1] - pair[0]": "moments, by two clocks",
         "last - first": "moments, by two clocks; columns of a picture",
@@ -135,6 +140,7 @@ ALLOWED = {
         ),
         "moments, by two clocks",
     ),
+    "sources/bpf/program.py": {"self._labels[offset] - place": "places in a program"},
     "sources/cgroupfs/estimate.py": {
         "number(host, f'{directory}/memory.usage_in_bytes')"
         " - number(host, f'{directory}/memory.kmem.usage_in_bytes')": "two files at one moment",
@@ -298,6 +304,7 @@ grown = [count - before[1].get(core, count) for core, count in counted.items()]
     "an end that is a counter": "after.buffer_end - before.buffer_end",
     "what was read at": "now.reads_at - then.reads_at",
     "of an earlier reading": "value - self._last.get(name)",
+    "of what was seen": "value - self._seen[name]",
     "of an earlier reading, by name": "value - self._before[name]",
     "in a set attribute": "self.total = value - last.get(key, 0)",
     "batches": """
