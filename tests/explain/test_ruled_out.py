@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sexton.detect.registry import all_detectors
+import pytest
+
+from sexton.detect.registry import all_detectors, detector_of
 from sexton.explain.diagnosis import ruled_out
 from sexton.model.finding import Verdict
 from sexton.model.rows.cgroup import CgroupThrottle
@@ -22,7 +24,7 @@ def rows(moved: int) -> list:
     return [
         VmCounter("pgscan_direct", 100 + moved),
         VmCounter("pgmajfault", 50 + 10 * moved),
-        CgroupThrottle("/kube\x1bpods", 10, 5 + moved, 0),
+        CgroupThrottle("/kube\x1bpods", 10 + 9 * moved, 5 + moved, 0),
         SoftnetCpu(0, 1, 3 + moved, 4 + moved, None, None, None),
         Pressure("memory", "some", 0.0, 0.0, 0.0, 1000 + 10_000 * moved),
         TcpCounters(out_segments=1000 + 100 * moved, retransmitted_segments=10 + moved, **tcp),
@@ -56,9 +58,9 @@ def test_a_cause_whose_counters_moved_a_little_is_listed_with_the_numbers():
         "direct reclaim (7 pages scanned)",
         "memory pressure (0.7 %)",
         "page faults (7 major/s)",
-        "CPU quota (/kube\\x1bpods throttled 7 times)",
+        "CPU quota (most often throttled /kube\\x1bpods, 7 of 63 periods)",
         "packet flood (backlog dropped 7, squeezed 7 times)",
-        "TCP loss (1.0 % retransmits)",
+        "TCP loss (0.99 % retransmits)",
     )
 
 
@@ -80,3 +82,59 @@ def test_what_was_found_or_could_not_be_judged_is_not_ruled_out():
     assert not any("flood" in moment or "TCP" in moment for moment in said)
     assert len(said) == len(absent(window)) - 2
     assert absent(window, verdict=Verdict.UNKNOWN) == ()
+
+
+def tcp(sent: int, again: int, syn: int) -> TcpCounters:
+    fields = dict.fromkeys(TcpCounters.__dataclass_fields__, 0)
+    counted = {"out_segments": sent, "retransmitted_segments": again, "syn_retransmits": syn}
+    return TcpCounters(**fields | counted)
+
+
+@pytest.mark.parametrize(
+    ("name", "readings", "phrase", "said"),
+    [
+        pytest.param(
+            "tcp_loss",
+            [[tcp(0, 0, 0)], [tcp(891, 39, 30)]],
+            "TCP loss (1.0 % retransmits)",
+            "9 of 900 TCP segments",
+            id="connections that were never opened lost nothing",
+        ),
+        pytest.param(
+            "direct_reclaim",
+            [
+                [VmCounter("pgscan_direct", 0), VmCounter("pgscan_anon", 0)],
+                [VmCounter("pgscan_direct", 100), VmCounter("pgscan_anon", 700)],
+            ],
+            "direct reclaim (700 pages scanned)",
+            "700 pages",
+            id="tasks scan for cgroups, too",
+        ),
+        pytest.param(
+            "page_fault_storm",
+            [[VmCounter("pgfault", 0), VmCounter("pgmajfault", 0)], [VmCounter("pgfault", 9)], None,
+             [VmCounter("pgfault", 9_000), VmCounter("pgmajfault", 900)]],
+            "page faults (30 major/s)",
+            "30 of them major",
+            id="a reading without the counter hides nothing",
+        ),
+        pytest.param(
+            "quota_throttling",
+            [
+                [CgroupThrottle("/old", 10, 1, 0)],
+                [CgroupThrottle("/old", 20, 1, 0), CgroupThrottle("/new", 20, 9, 0)],
+                [CgroupThrottle("/old", 30, 1, 0), CgroupThrottle("/new", 40, 9, 0)],
+            ],
+            "CPU quota (most often throttled /new, 9 of 20 periods)",
+            "most often throttled /new, 9 of 20 periods",
+            id="a new cgroup has counted from zero",
+        ),
+    ],
+)  # fmt: skip
+def test_a_phrase_gives_the_number_of_its_finding(name, readings, phrase, said):
+    times = [(10.0 * at, rows) for at, rows in enumerate(readings) if rows is not None]
+    window = make_window(times)
+    check = detector_of(name)
+    found = check.run(window)
+    assert said in found.summary
+    assert ruled_out([replace(found, verdict=Verdict.ABSENT)], window) == (phrase,)

@@ -534,6 +534,41 @@ def test_the_longest_wait_of_a_softirq_is_one_number(name: str):
     assert not alarmed or max(alarmed) == pytest.approx(longest, abs=TENTH)
 
 
+#: Of phrases under RULED OUT: where the phrase and the finding's summary give the same number.
+RULED_OUT = {
+    "direct_reclaim": (
+        r"direct reclaim \((.*) pages? scanned\)",
+        r"tasks scanned (.*) pages? them",
+    ),
+    "memory_pressure": (r"memory pressure \((.*) %\)", r"^(.*) % of the time a task waited"),
+    "page_fault_storm": (r"page faults \((.*) major/s\)", r", (.*) of them major"),
+    "quota_throttling": (r"CPU quota \((.*)\)", r"; (most often throttled .*)$"),
+}
+
+
+@every_incident
+def test_what_speaks_against_a_cause_has_the_number_of_its_finding(name: str):
+    found = surfaces(name)
+    left = {phrase for phrase in found.json["against"] if re.search(r"\d", phrase)}
+    for check, (in_phrase, in_summary) in RULED_OUT.items():
+        finding = found.finding(check)
+        said = {phrase for phrase in left if re.fullmatch(in_phrase, phrase)}
+        left -= said
+        if finding["verdict"] == "absent":
+            numbers = [re.fullmatch(in_phrase, phrase)[1] for phrase in said]  # type: ignore[index]
+            assert numbers == re.findall(in_summary, finding["summary"])
+    for phrase in left:
+        if phrase.startswith("TCP loss"):
+            summary = found.finding("tcp_loss")["summary"]
+            again = re.match(r"([\d,]+) of ([\d,]+) TCP segments? retransmitted", summary)
+            share = 100 * figure(again[1]) / figure(again[2]) if again else 0.0
+            assert figure(phrase) == pytest.approx(share, abs=0.00501 if share < 1 else TENTH)
+        else:  # of all cores; the evidence is of those that serve a queue
+            of_queues = evidence_of(found.finding("starved_napi"), "packets dropped from .*")
+            assert phrase.startswith("packet flood (backlog dropped ")
+            assert all(figure(phrase) >= item["value"] for item in of_queues)
+
+
 def test_the_html_report_gives_the_numbers_of_the_verdict():
     """Of one recording, since a page takes seconds: the parts of all of them are compared above."""
     found = surfaces("whole_chain-6.18-v1")

@@ -93,7 +93,5 @@ def _throttled(window: Window) -> float | None:
 
 def _reclaim(window: Window) -> float | None:
     """Pages per second scanned by direct reclaim."""
-    readings = paging.readings(window)
-    if len(readings) < 2 or readings[-1].mono_s <= readings[0].mono_s:
-        return None
-    return paging.between(readings[0], readings[-1]).tasks_rate
+    over = paging.whole(window)
+    return None if over is None else over.tasks_rate

@@ -13,7 +13,7 @@ not. So their excess over all other scanners is the part of the cgroups.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from typing import NamedTuple
 
@@ -96,13 +96,6 @@ class PagingStep(NamedTuple):
         return None if moved is None else moved / self.seconds
 
 
-def tasks_rate(steps: Sequence[PagingStep]) -> float | None:
-    """Pages per second that tasks scanned themselves, over the steps of which it is known."""
-    known = [step for step in steps if step.by_tasks is not None]
-    pages = sum(step.by_tasks or 0 for step in known)
-    return pages / sum(step.seconds for step in known) if known else None
-
-
 def _by_tasks(moved: Mapping[str, int], what: str) -> int | None:
     """All pages minus those of kernel threads; only direct reclaim if no more is counted."""
     if f"every{what}" not in moved:
@@ -155,18 +148,6 @@ class PagingSteps(Lazy[PagingStep]):
         """The same per second; a negative rate is unknown."""
         made: F64 = self.moved(group) / (self.end - self.start)
         return made
-
-    def total(self, group: str) -> int | None:
-        """The sum over all known steps; `None` if none is known."""
-        known = self.moved(group)
-        known = known[known >= 0]
-        return int(known.sum()) if len(known) else None
-
-    def mean(self, group: str) -> float | None:
-        """The amount of a group per second, over all steps of which it is known."""
-        known = self.moved(group) >= 0
-        seconds = float((self.end - self.start)[known].sum())
-        return int(self.moved(group)[known].sum()) / seconds if known.any() else None
 
     def make(self, at: int) -> PagingStep:
         tasks = int(self.by_tasks[at])
@@ -231,6 +212,12 @@ def between(before: Reading, after: Reading) -> PagingStep:
         if (step := delta(before.sums.get(group), value)) is not None
     }
     return PagingStep(before.mono_s, after.mono_s, moved, _by_tasks(moved, ""))
+
+
+def whole(window: Window) -> PagingStep | None:
+    """The step from the first reading to the last; `None` with fewer than two."""
+    found = readings(window)
+    return between(found[0], found[-1]) if len(found) > 1 else None
 
 
 def over(found: Readings, start: float, end: float) -> PagingStep | None:

@@ -46,7 +46,7 @@ from sexton.model.rows.unit import Unit
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import Born, Stepper, Steps, lasts, steps_of, stretches, sums, totals_in
+from sexton.series.rates import Born, Stepper, Steps, lasts, steps_of, stretches, sums
 
 NAME = "quota_throttling"
 
@@ -69,6 +69,7 @@ LASTING = Threshold("lasting", 10, "s in a row", "a starting program is throttle
 STRETCH = Threshold(
     "stretch", 30, "s", "longer than a program start, short enough not to average throttling away"
 )
+_LIMITS = (OFTEN, NOTED, MOSTLY, STOPPED, LASTING, STRETCH)
 _COUNTERS = ("periods", "throttled", "throttled_us")
 #: Cgroups that are looked at closely: those stopped longest.
 _MOST = 50
@@ -104,6 +105,10 @@ class _Stretch(NamedTuple):
         return 100 * self.stopped_s / self.seconds
 
     @property
+    def often(self) -> str:
+        return f"most often throttled {self.path}, {self.throttled:,} of {self.periods:,} periods"
+
+    @property
     def is_noted(self) -> bool:
         return self.throttled >= OFTEN.value and self.share >= NOTED.value
 
@@ -114,14 +119,13 @@ class _Stretch(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    counters = totals_in(window, CgroupThrottle, "throttled")
-    if counters is None:
-        return ""
-    throttled = {thing: counter["throttled"] for thing, counter in counters.items()}
-    worst = max(throttled, key=lambda thing: throttled[thing], default=None)
-    if worst is None or not throttled[worst]:
+    if window.read(CgroupThrottle) and not window.row_count(CgroupThrottle):
         return "CPU quota"
-    return f"CPU quota ({printable(str(worst[0]))} throttled {throttled[worst]:,.0f} times)"
+    worst = _worst_of_each(window)
+    if not worst:
+        return ""
+    most = _most_often(worst)
+    return f"CPU quota ({printable(most.often)})" if most.throttled else "CPU quota"
 
 
 def _look(finding: Finding, window: Window) -> list[Step]:
@@ -139,7 +143,7 @@ def _look(finding: Finding, window: Window) -> list[Step]:
 
 @detector(
     needs=(CgroupThrottle,),
-    thresholds=(OFTEN, NOTED, MOSTLY, STOPPED, LASTING, STRETCH),
+    thresholds=_LIMITS,
     title="CPU quota throttling",
     story="A cgroup ran out of its CPU quota",
     lanes=("cores",),
@@ -153,7 +157,7 @@ def detect(window: Window) -> Finding:
     """Cgroups that their quota throttles, the one throttled longest first."""
     if not window.row_count(CgroupThrottle):
         return not_applicable(NAME, "no cgroup here has run under a CPU quota")
-    worst = list(_worst_of_each(window))
+    worst = _worst_of_each(window)
     if not worst:
         return _seen_once(window)
     noted = sorted(
@@ -177,11 +181,20 @@ def _moved(window: Window, paths: Collection[str] | None = None) -> Steps:
     return steps_of(read, Born("periods", 1 / _PERIOD_S))
 
 
-def _worst_of_each(window: Window) -> Iterator[_Stretch]:
+def _worst_of_each(window: Window) -> list[_Stretch]:
     """For every cgroup the stretch that hurts most, else in which it was stopped longest.
 
     Hours of many cgroups are read piece by piece; only those stopped longest are read whole.
     """
+    limits = tuple(limit.value for limit in _LIMITS)
+    return window.keep((NAME, limits), lambda: list(_each(window)))
+
+
+def _most_often(worst: Sequence[_Stretch]) -> _Stretch:
+    return max(worst, key=lambda stretch: (stretch.share, stretch.path))
+
+
+def _each(window: Window) -> Iterator[_Stretch]:
     stopped: dict[str, float] = {}
     stepper = Stepper(Born("periods", 1 / _PERIOD_S))
     for piece in window.columns(CgroupThrottle, _COUNTERS):
@@ -309,13 +322,8 @@ def _evidence(stretch: _Stretch) -> Iterable[Evidence]:
 
 
 def _free(window: Window, worst: Sequence[_Stretch]) -> Finding:
-    most = max(worst, key=lambda stretch: (stretch.share, stretch.path))
+    most = _most_often(worst)
     text = f"{count(len(worst), 'cgroup')} with a CPU quota"
-    if most.throttled:
-        text += (
-            f"; most often throttled {most.path}, {most.throttled:,} of {most.periods:,} periods"
-        )
-    else:
-        text += ", none throttled"
+    text += f"; {most.often}" if most.throttled else ", none throttled"
     outside = f"it was throttled outside these {duration(window.seconds)}"
     return absent(NAME, text, [_periods(most, outside)])

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import NamedTuple
 
 from sexton.detect.detectors.cpu import saturated_core
@@ -50,8 +49,7 @@ from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging, pressure
-from sexton.series.paging import PagingStep, PagingSteps, Reading, Readings
-from sexton.series.rates import nearest
+from sexton.series.paging import PagingStep, PagingSteps, Readings
 
 NAME = "direct_reclaim"
 
@@ -109,10 +107,11 @@ class _Seen(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    pages = paging.readings(window).steps.total("direct")
-    if pages is None:
+    over = paging.whole(window)
+    if over is None or over.by_tasks is None:
         return ""
-    return f"direct reclaim ({pages:,.0f} pages scanned)" if pages else "direct reclaim"
+    pages = over.by_tasks
+    return f"direct reclaim ({count(pages, 'page')} scanned)" if pages else "direct reclaim"
 
 
 @detector(
@@ -133,7 +132,6 @@ def detect(window: Window) -> Finding:
     """The stretch that cost tasks most, by the counters; by stacks where those show more."""
     found = paging.readings(window)
     moved = found.steps
-    counts = bool((moved.by_tasks >= 0).any())
     ordered = _on_order(window)
     run, stalled = worst(moved, memory_pressure.stalled(window), ordered)
     stacks = caught(window, is_direct_reclaim, (run.start, run.end) if run else None)
@@ -143,7 +141,10 @@ def detect(window: Window) -> Finding:
     by_order = caught(window, is_ordered_reclaim, (run.start, run.end) if run else None)
     if by_order is not None and by_order.samples >= CAUGHT.value:
         return _reclaiming(_Seen(window, run, 0.0, by_order, ordered=True), found)
-    return _none(found, stacks) if counts else _cannot_tell(found)
+    whole = paging.whole(window)
+    if whole is None or whole.by_tasks is None:
+        return _cannot_tell(whole)
+    return _none(whole, whole.by_tasks, stacks)
 
 
 def is_ordered(finding: Finding) -> bool:
@@ -190,17 +191,15 @@ def worst(
     return (best[2], best[0]) if best else (None, 0.0)
 
 
-def _cannot_tell(found: Sequence[Reading]) -> Finding:
-    if len(found) > 1:
+def _cannot_tell(whole: PagingStep | None) -> Finding:
+    if whole is not None:
         what = "this kernel's /proc/vmstat does not count direct reclaim"
         return unknown(NAME, what, (Missing(what, WITH_STACKS),))
     what = "two readings of /proc/vmstat"
     return too_few_readings(NAME, "one reading of /proc/vmstat gives no rate", what)
 
 
-def _none(found: Sequence[Reading], stacks: Caught | None) -> Finding:
-    whole = paging.between(found[0], found[-1])
-    pages = whole.by_tasks or 0
+def _none(whole: PagingStep, pages: int, stacks: Caught | None) -> Finding:
     summary = "no direct reclaim"
     if pages:
         summary = f"tasks scanned {count(pages, 'page')} themselves in {duration(whole.seconds)}"
@@ -214,9 +213,9 @@ def _none(found: Sequence[Reading], stacks: Caught | None) -> Finding:
 def _reclaiming(seen: _Seen, found: Readings) -> Finding:
     window, stacks = seen.window, seen.stacks
     start, end = seen.span
+    moved = paging.over(found, start, end) if seen.run is not None else None
     evidence = []
-    if seen.run is not None:
-        moved = paging.between(_at(found, start), _at(found, end))
+    if moved is not None:
         evidence += [*_scanned(moved), *_freed(moved), *_stalls(moved)]
     level = pressure.over(pressure.levels(window), start, end)
     pressed = [] if level is None else [_pressed(level)]
@@ -241,7 +240,7 @@ def _reclaiming(seen: _Seen, found: Readings) -> Finding:
         NAME,
         Verdict.PRESENT,
         seen.severity,
-        _summary(seen, level),
+        _summary(seen, moved, level),
         entities=entities,
         start=window.wall(start),
         end=window.wall(end),
@@ -250,13 +249,7 @@ def _reclaiming(seen: _Seen, found: Readings) -> Finding:
     )
 
 
-def _at(found: Readings, mono_s: float) -> Reading:
-    at = nearest(found.mono, mono_s, inf)
-    assert at is not None
-    return found[at]
-
-
-def _summary(seen: _Seen, level: pressure.Stall | None) -> str:
+def _summary(seen: _Seen, moved: PagingStep | None, level: pressure.Stall | None) -> str:
     tasks = [thread_name(*thread) for thread in seen.stacks.leading()] if seen.stacks else []
     also = f" and {count(len(tasks) - 1, 'more task')}" if len(tasks) > 1 else ""
     who = f"{tasks[0]}{also}" if tasks else ""
@@ -267,13 +260,13 @@ def _summary(seen: _Seen, level: pressure.Stall | None) -> str:
             f"{who or 'a task'} {were} freeing memory on request (memory.force_empty,"
             f" memory.reclaim or a limit){longest}; no task had to wait for it"
         )
-    if seen.run is None:
+    if moved is None:
         assert seen.stacks is not None
         samples = count(seen.stacks.samples, "sample")
         them = "were caught freeing memory themselves" if also else "was caught freeing memory"
         return f"{who or 'a task'} {them} in {samples}"
-    pages = paging.tasks_rate(seen.run.steps) or 0.0
-    what = f"{pages:,.0f} pages/s scanned in direct reclaim for {duration(seen.run.seconds)}"
+    pages = moved.tasks_rate or 0.0
+    what = f"{pages:,.0f} pages/s scanned in direct reclaim for {duration(moved.seconds)}"
     caught_long = seen.held is not None and seen.held[1] >= CAUGHT_FOR.value
     if seen.held is not None and caught_long:
         what += f"; {seen.held[0]} was in it for {count(seen.held[1], 'second')}"

@@ -99,8 +99,7 @@ class Worst(NamedTuple):
 
 def _ruled_out(window: Window) -> str:
     found = pressure.levels(window)
-    over = pressure.between(found[0], found[-1]) if len(found) > 1 else None
-    return "" if over is None else f"memory pressure ({over.some:.1f} %)"
+    return f"memory pressure ({_whole(found).some:.1f} %)" if found.stalls else ""
 
 
 @detector(
@@ -140,6 +139,12 @@ def worst_of(steps: Stalls) -> Worst | None:
     return None
 
 
+def _whole(found: Levels) -> Stall:
+    """From the first reading to the last; if the total went back in between, the worst step."""
+    steps = found.stalls
+    return pressure.between(found[0], found[-1]) or steps[int(steps.some.argmax())]
+
+
 def stalled(window: Window) -> list[StepRun[Stall]]:
     """Stretches in which tasks waited for memory long enough to hurt."""
     every = pressure.levels(window).stalls
@@ -164,10 +169,10 @@ def _without_pressure(
     lacking = [missing(window.why_missing(Pressure))]
     if found:
         lacking = [Missing("two readings of /proc/pressure/memory", AGAIN)]
-    if len(counted) < 2:
+    whole = paging.whole(window)
+    if whole is None:
         lacking += unread(window, VmCounter)
         return unknown(NAME, "whether tasks waited for memory is unknown", lacking)
-    whole = paging.between(counted[0], counted[-1])
     moved = {name: whole.moved[name] for name in _SIGNS if whole.moved.get(name)}
     if not moved and "kswapd" in whole.moved:
         when = f"in {duration(whole.seconds)}"
@@ -179,12 +184,10 @@ def _without_pressure(
 
 
 def _calm(window: Window, counted: Sequence[Reading], found: Levels) -> Finding:
-    steps = found.stalls
-    # If the total went back, use the worst step.
-    whole = pressure.between(found[0], found[-1]) or steps[int(steps.some.argmax())]
+    whole, moved = _whole(found), paging.whole(window)
     evidence = list(_levels(whole))
-    if len(counted) > 1:
-        evidence += _signs(paging.between(counted[0], counted[-1]), every=False)
+    if moved is not None:
+        evidence += _signs(moved, every=False)
     evidence += _free(counted)
     lacking = () if counted else (missing(window.why_missing(VmCounter)),)
     summary = f"{whole.some:.1f} % of the time a task waited for memory"

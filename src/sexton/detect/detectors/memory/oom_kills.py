@@ -148,7 +148,7 @@ def _counted(window: Window) -> _Counted:
     readings = paging.readings(window)
     if not len(readings):
         return _Counted(None, None)
-    over = paging.between(readings[0], readings[-1]) if len(readings) > 1 else None
+    over = paging.whole(window)
     return _Counted(readings[-1].sums.get("killed"), over.moved.get("killed") if over else None)
 
 

@@ -51,7 +51,7 @@ from sexton.model.rows.trace import StackCount
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging
-from sexton.series.paging import PagingStep, PagingSteps, Readings
+from sexton.series.paging import PagingStep, PagingSteps
 from sexton.series.pressure import Stall
 from sexton.series.tasks import Task, Used, task_steps, used
 
@@ -166,8 +166,9 @@ class _Seen(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    faults = paging.readings(window).steps.mean("major")
-    return "" if faults is None else f"page faults ({faults:.0f} major/s)"
+    over = paging.whole(window)
+    faults = None if over is None else over.rate("major")
+    return "" if faults is None else f"page faults ({faults:,.0f} major/s)"
 
 
 def _is_major(finding: Finding) -> bool:
@@ -217,7 +218,7 @@ def detect(window: Window) -> Finding:
         over, counted = paging.over(found, *edges), tally(window, span)
         seen = _Seen(storm.run, storm.is_major, storm.stalled, {}, stacks, over, counted)
     else:
-        return _by_the_holder(window) or _calm(window, found, cores)
+        return _by_the_holder(window) or _calm(window, cores)
     return _storming(window, seen, cores)
 
 
@@ -300,15 +301,15 @@ def _by_the_holder(window: Window) -> Finding | None:
     )
 
 
-def _calm(window: Window, found: Readings, cores: int | None) -> Finding:
-    if found.steps.total("faults") is None:
+def _calm(window: Window, cores: int | None) -> Finding:
+    whole = paging.whole(window)
+    if whole is None or (rate := whole.rate("faults")) is None:
         lacks = unread(window, VmCounter) or [Missing("two readings of /proc/vmstat", AGAIN)]
         return unknown(NAME, "fewer than two readings of /proc/vmstat that count faults", lacks)
-    whole = paging.between(found[0], found[-1])
-    rate = whole.rate("faults") or 0.0
     lacking = [] if cores else [missing(window.why_missing(CoreTimes))]
-    major = f"{whole.rate('major') or 0.0:,.0f} of them major"
-    summary = f"{rate:,.0f} page faults a second, {major}"
+    summary = f"{rate:,.0f} page faults a second"
+    if (major := whole.rate("major")) is not None:
+        summary += f", {major:,.0f} of them major"
     return absent(NAME, summary, _rates(whole, cores), lacking)
 
 

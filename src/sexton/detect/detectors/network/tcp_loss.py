@@ -38,7 +38,7 @@ from sexton.model.rows.net import TcpCounters
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import F64, Steps, steps_of, stretches, sums, totals_in
+from sexton.series.rates import F64, Steps, steps_of, stretches, sums
 
 NAME = "tcp_loss"
 
@@ -98,6 +98,11 @@ class _Stretch(NamedTuple):
         return 100 * self.again / (self.sent + self.again) if self.again else 0.0
 
     @property
+    def share_text(self) -> str:
+        digits = 0 if self.share >= 10 else 1 if self.share >= 1 else 2
+        return f"{self.share:.{digits}f} %"
+
+    @property
     def is_noted(self) -> bool:
         return (self.again >= SOME.value and self.share >= NOTED.value) or self.given_up > 0
 
@@ -115,12 +120,8 @@ class _Stretch(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    totals = totals_in(window, TcpCounters, "out_segments", "retransmitted_segments")
-    counters = (totals or {}).get(())
-    if counters is None or not (sent := counters.get("out_segments")):
-        return ""
-    again = counters.get("retransmitted_segments")
-    return "" if again is None else f"TCP loss ({100 * again / sent:.1f} % retransmits)"
+    whole = _whole(window)
+    return f"TCP loss ({whole.share_text} retransmits)" if whole is not None and whole.sent else ""
 
 
 @detector(
@@ -136,13 +137,12 @@ def _ruled_out(window: Window) -> str:
 )
 def detect(window: Window) -> Finding:
     """The worst stretch, and how it compares with the whole."""
-    found = _losses(window)
-    if not len(found.end):
+    found, whole = _losses(window), _whole(window)
+    if whole is None:
         what = "two readings of TCP's counters"
         return too_few_readings(NAME, "one reading does not show what was lost when", what)
     both = (_worst(found, length.value) for length in (LASTING, STRETCH))
     worst = max(both, key=lambda stretch: stretch.weight)
-    whole = _whole(window, found)
     if not worst.is_noted:
         return _sound(window, whole, worst)
     start, end = _around(found, worst)
@@ -171,6 +171,10 @@ class _Losses(NamedTuple):
 
 
 def _losses(window: Window) -> _Losses:
+    return window.keep("tcp losses", lambda: _read(window))
+
+
+def _read(window: Window) -> _Losses:
     steps = steps_of(window.columns(TcpCounters, _COUNTERS))
     if not steps.things:
         nothing = np.empty(0)
@@ -217,12 +221,15 @@ def _worst(found: _Losses, length: float) -> _Stretch:
     return max(made, key=lambda part: part.weight)
 
 
-def _whole(window: Window, found: _Losses) -> _Stretch:
-    """All that was read."""
-    edges = window.bounds_of(TcpCounters) or (0.0, 0.0)
+def _whole(window: Window) -> _Stretch | None:
+    """All that was read; `None` with fewer than two readings."""
+    found = _losses(window)
+    if not len(found.end):
+        return None
     timeouts = found.moved["timeouts"]
     return _Stretch(
-        *edges,
+        float(found.start[0]),
+        float(found.end[-1]),
         int(found.sent.sum()),
         int(found.again.sum()),
         None if np.isnan(timeouts).all() else int(np.nansum(timeouts)),
@@ -242,12 +249,8 @@ def _summary(worst: _Stretch, given_up: int) -> str:
     gave = f", {count(given_up, 'connection')} aborted" if given_up else ""
     return (
         f"{count(worst.again, 'TCP retransmit')} in {duration(worst.end - worst.start)},"
-        f" {worst.share:.{_digits(worst.share)}f} % of what was sent{gave}"
+        f" {worst.share_text} of what was sent{gave}"
     )
-
-
-def _digits(share: float) -> int:
-    return 0 if share >= 10 else 1 if share >= 1 else 2
 
 
 def _evidence(worst: _Stretch, whole: _Stretch, found: _Losses) -> Iterable[Evidence]:
@@ -279,8 +282,7 @@ def _evidence(worst: _Stretch, whole: _Stretch, found: _Losses) -> Iterable[Evid
 def _shares(what: str, some: _Stretch) -> Evidence:
     return Evidence(
         what,
-        f"{some.share:.{_digits(some.share)}f} %"
-        f" ({count(some.again, 'retransmit')}, {count(some.sent, 'new segment')})",
+        f"{some.share_text} ({count(some.again, 'retransmit')}, {count(some.sent, 'new segment')})",
         f"< {NOTED.value:.0f} %",
         f"in {duration(some.end - some.start)}",
         _SOURCE,
