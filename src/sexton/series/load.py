@@ -28,6 +28,7 @@ from sexton.series.rates import (
     CLOSE_S,
     F64,
     SLACK,
+    Amount,
     Floats,
     Ints,
     Series,
@@ -116,21 +117,19 @@ def lapses(window: Window, limit: float, seconds: float) -> list[Stretch]:
     return found
 
 
-def across(
-    window: Window, kind: type[Row], field: str, over: Stretch
-) -> tuple[dict[Key, float], tuple[float, float]]:
+def across(window: Window, kind: type[Row], field: str, over: Stretch) -> dict[Key, Amount]:
     """The amount of each thing's counter from the last reading before a stretch to the first after
-    it, regardless of gaps; and the times of these two readings."""
+    it, regardless of gaps."""
     read = [batch for batch in window.between(kind, over.start, over.end) if batch.rows]
-    if len(read) < 2:
-        return {}, (over.start, over.end)
+    if len(read) < 2 or read[-1].mono_s <= read[0].mono_s:
+        return {}
     key_of, value_of = values_getter(kind.entity), attrgetter(field)
     first = {key_of(row): value_of(row) for row in read[0].rows}
     moved = {
         key: value_of(row) - first[key] for row in read[-1].rows if (key := key_of(row)) in first
     }
-    span = read[0].mono_s, read[-1].mono_s
-    return {key: float(value) for key, value in moved.items() if value >= 0}, span
+    spent = read[-1].mono_s - read[0].mono_s
+    return {key: Amount(float(value), spent) for key, value in moved.items() if value >= 0}
 
 
 def _queued(steps: Steps) -> tuple[F64, F64, F64]:

@@ -107,6 +107,17 @@ def test_the_neighbour_is_named_by_its_unit_and_those_who_wait_by_their_cgroups(
     assert "/system.slice/web.service waited" in {each.what for each in finding.evidence}
 
 
+def test_a_cgroup_waited_for_a_share_of_the_seconds_that_are_known():
+    def cgroups(at: int) -> list[Row]:
+        waited = None if 3 <= at <= 9 else round(9.3e5 * at)
+        return [CgroupCpu("/web", round(5e5 * at), waited)]
+
+    finding = detect(seen(12, 25, more=cgroups))
+    (line,) = (each for each in finding.evidence if each.what == "/web waited")
+    assert line.number == pytest.approx(93, abs=0.1)
+    assert line.unit.startswith("% of 4.0 s,")
+
+
 def test_time_outside_of_every_cgroup_is_not_the_neighbours():
     """All cgroups together used a quarter of the time: nobody in them took half of it."""
     finding = detect(seen(12, 25, more=lambda at: [CgroupCpu("/a", round(5e5 * at), None)]))

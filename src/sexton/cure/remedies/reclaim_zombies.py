@@ -102,8 +102,8 @@ def _effect(found: Collateral, thorough: bool) -> str:
         until = "even large passes free nothing" if thorough else "passes free nothing"
         return (
             f"writes small amounts to {directory}/memory.reclaim, larger ones while they free"
-            f" zombies and pressure stays low; stops when {until}. Makes and removes an empty cgroup"
-            " there, so that the kernel lets go of written files that hold zombies"
+            f" zombies and pressure stays low; stops when {until}. Makes and removes an empty"
+            " cgroup there, so that the kernel lets go of written files that hold zombies"
         )
     more = ", continuing through the cache of running cgroups" if thorough else ""
     return (

@@ -51,7 +51,7 @@ from sexton.series.catalogue import PRESSURE
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.load import Stretch, Waiting, across, high, highest, lapses, waiting
 from sexton.series.meter import series
-from sexton.series.rates import CLOSE_S, Born, lasts, percent_of, steps_of
+from sexton.series.rates import CLOSE_S, Amount, Born, lasts, steps_of
 from sexton.series.tasks import Task, key, task_steps, used
 
 NAME = "cpu_pressure"
@@ -89,6 +89,14 @@ class _User(NamedTuple):
     cgroup: str | None = None
     unit: str | None = None
     number: int = 1
+
+
+class _Stood(NamedTuple):
+    """A cgroup in which a task waited for a `share` (per cent) of the known `seconds`."""
+
+    path: str
+    share: float
+    seconds: float
 
 
 class _Task(NamedTuple):
@@ -188,7 +196,7 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
     evidence = [_how_many(worst, found), *_psi(window, worst)]
     evidence.append(_busy_evidence(_busy(cores, worst), duration(worst.seconds)))
     evidence += [_used(user) for user in users[:_SHOWN]]
-    evidence += [_stood(window, span, pair) for pair in _stalled(window, span)[:_SHOWN]]
+    evidence += [_stood(one) for one in _stalled(window, span)[:_SHOWN]]
     evidence += [_waited(waiter) for waiter in waiters[:_SHOWN]]
     top = sorted(tasks, key=lambda task: -task.percent)[:_SHOWN]
     return Finding(
@@ -211,8 +219,8 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
 
 def _unread(window: Window, lapse: Stretch, cores: CoreSeries) -> Finding:
     """Sexton itself got no time to read, while tasks waited for a core."""
-    used, covered = across(window, CgroupCpu, "used_us", lapse)
-    users = _users({str(key[0]): amount for key, amount in used.items()}, covered)
+    used = across(window, CgroupCpu, "used_us", lapse)
+    users = _users({str(key[0]): amount for key, amount in used.items()})
     words = f"nothing could be read for {duration(lapse.seconds)}, while tasks waited for a core"
     words += f" {lapse.mean:.0f} % of the time"
     if users:
@@ -313,51 +321,48 @@ def _programs(tasks: Sequence[_Task]) -> list[_User]:
 def _cgroups(window: Window, span: tuple[float, float]) -> list[_User]:
     """Units, and cgroups outside units, by CPU time used; empty if that was not read."""
     used, covered = _moved(window, span, "used_us")
-    return _users(used, covered, _inside(window, covered, _total(used)))
+    return _users(used, _inside(window, covered, used))
 
 
-def _total(used: Mapping[str, float]) -> float:
-    return sum(amount for path, amount in used.items() if split(path)[0] == "/")
+def _total(used: Mapping[str, Amount]) -> float:
+    return sum(each.amount for path, each in used.items() if split(path)[0] == "/")
 
 
-def _users(
-    used: Mapping[str, float], covered: tuple[float, float], inside: float = 1.0
-) -> list[_User]:
+def _users(used: Mapping[str, Amount], inside: float = 1.0) -> list[_User]:
     """`inside` is the part of all CPU time that these cgroups used."""
-    total, seconds = _total(used), covered[1] - covered[0]
-    if not total or seconds <= 0:
+    total = _total(used)
+    if not total:
         return []
-    by_name: dict[str, float] = defaultdict(float)
-    places: dict[str, str] = {}
+    by_name: dict[str, list[str]] = defaultdict(list)
     for path in _leaves(used):
-        name = unit_of(path) or path
-        by_name[name] += used[path]
-        places.setdefault(name, path)
+        by_name[unit_of(path) or path].append(path)
     made = [
         _User(
             name,
-            percent_of(amount / 1e3, seconds),
-            min(100 * amount / total, 100.0) * inside,
-            places[name],
-            unit_of(places[name]),
+            sum(used[path].rate for path in paths) / 1e4,
+            min(100 * sum(used[path].amount for path in paths) / total, 100.0) * inside,
+            paths[0],
+            unit_of(paths[0]),
         )
-        for name, amount in by_name.items()
+        for name, paths in by_name.items()
     ]
     return sorted((part for part in made if part.percent >= 1), key=lambda part: -part.percent)
 
 
-def _inside(window: Window, span: tuple[float, float], total_us: float) -> float:
+def _inside(window: Window, span: tuple[float, float], used: Mapping[str, Amount]) -> float:
     """The part of the node's CPU time that cgroups below the root used."""
     cores = core_series(window)
-    if cores is None:
+    if cores is None or not used:
         return 1.0
-    seconds = sum(shares.busy / 100 * shares.given_s for shares in cores.over(*span).values())
-    return min(total_us / 1e6 / seconds, 1.0) if seconds > 0 else 1.0
+    parts = cores.over(*span).values()
+    busy = sum(shares.busy / 100 * shares.given_s / shares.seconds for shares in parts)
+    known = max(each.seconds for each in used.values())
+    return min(_total(used) / 1e6 / known / busy, 1.0) if busy > 0 else 1.0
 
 
 def _moved(
     window: Window, span: tuple[float, float], field: str
-) -> tuple[Mapping[str, float], tuple[float, float]]:
+) -> tuple[Mapping[str, Amount], tuple[float, float]]:
     """By cgroup, how far a counter moved around a span, and the start and end of that time.
 
     A cgroup that is new since the reading before has counted from zero.
@@ -370,26 +375,23 @@ def _moved(
     touching = np.flatnonzero((found.start < span[1]) & (found.end > span[0]))
     if not len(touching):
         return {}, (0.0, 0.0)
-    moved = found.moved[field][:, touching]
-    known = ~np.isnan(moved).all(axis=1)
-    sums = np.nansum(moved, axis=1)
-    made = {str(found.things[row][0]): float(sums[row]) for row in np.flatnonzero(known).tolist()}
-    return made, (float(found.start[touching[0]]), float(found.end[touching[-1]]))
+    covered = float(found.start[touching[0]]), float(found.end[touching[-1]])
+    return {str(path): each for (path,), each in found.over(field, *covered).items()}, covered
 
 
-def _leaves(paths: Mapping[str, float]) -> list[str]:
+def _leaves(paths: Mapping[str, Amount]) -> list[str]:
     parents = {split(path)[0] for path in paths}
     return [path for path in paths if path not in parents]
 
 
-def _stalled(window: Window, span: tuple[float, float]) -> list[tuple[str, float]]:
-    """Cgroups in which tasks waited (v2), per cent of the time, the worst first."""
-    waits, covered = _moved(window, span, "waited_us")
-    spent = covered[1] - covered[0]
-    if spent <= 0:
-        return []
-    found = [(path, min(percent_of(waits[path] / 1e3, spent), 100.0)) for path in _leaves(waits)]
-    return sorted((pair for pair in found if pair[1] >= READY.value), key=lambda pair: -pair[1])
+def _stalled(window: Window, span: tuple[float, float]) -> list[_Stood]:
+    """Cgroups in which tasks waited (v2), the worst first."""
+    waits, _ = _moved(window, span, "waited_us")
+    found = (
+        _Stood(path, min(waits[path].rate / 1e4, 100.0), waits[path].seconds)
+        for path in _leaves(waits)
+    )
+    return sorted((one for one in found if one.share >= READY.value), key=lambda one: -one.share)
 
 
 def _waiters(tasks: Sequence[_Task], noisy: _User | None) -> list[_Task]:
@@ -487,15 +489,14 @@ def _used(user: _User) -> Evidence:
     )
 
 
-def _stood(window: Window, span: tuple[float, float], stalled: tuple[str, float]) -> Evidence:
-    path, share = stalled
+def _stood(stood: _Stood) -> Evidence:
     return Evidence(
-        f"{path} waited",
-        f"{share:.0f} %",
+        f"{stood.path} waited",
+        f"{stood.share:.0f} %",
         f"< {READY.value:.0f} %",
-        f"% of {duration(min(span[1] - span[0], window.seconds))}, at least one of its tasks",
+        f"% of {duration(stood.seconds)}, at least one of its tasks",
         "cpu.pressure",
-        share,
+        stood.share,
         "its own tasks wait for each other",
     )
 
