@@ -53,7 +53,7 @@ class Shares(NamedTuple):
 
 
 def together(parts: Sequence[Shares]) -> Shares:
-    """One core over several spans: the time spent divided by the time given.
+    """One core over several spans, or several cores: the time spent divided by the time given.
 
     >>> together([Shares(10, 20, 0, 0, 1, 1), Shares(40, 50, 0, 0, 2, 2)])
     Shares(user=30.0, system=40.0, softirq=0.0, wait=0.0, given_s=3, seconds=3)

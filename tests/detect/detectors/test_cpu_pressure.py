@@ -107,6 +107,19 @@ def test_the_neighbour_is_named_by_its_unit_and_those_who_wait_by_their_cgroups(
     assert "/system.slice/web.service waited" in {each.what for each in finding.evidence}
 
 
+def test_a_core_that_was_given_little_time_counts_as_little():
+    """One core is 82 % busy, the other lost three quarters of its ticks and had none to spare."""
+
+    def cores(at: int) -> list[Row]:
+        lost = CoreTimes(1, 250 * at, 0, 0, 0, 0, 0, 0, 0)
+        return [core(0, at, 0.82), lost, ReadyTasks(25, 0)]
+
+    window = make_window([(float(at), cores(at)) for at in range(13)])
+    finding = detect(window)
+    assert finding.verdict is Verdict.ABSENT
+    assert finding.evidence[-1].number == pytest.approx(100 * (0.82 + 0.25) / 1.25, abs=0.01)
+
+
 def test_a_cgroup_waited_for_a_share_of_the_seconds_that_are_known():
     def cgroups(at: int) -> list[Row]:
         waited = None if 3 <= at <= 9 else round(9.3e5 * at)

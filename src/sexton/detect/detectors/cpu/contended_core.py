@@ -54,7 +54,7 @@ from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.catalogue import READY_TASKS
-from sexton.series.cores import CoreSeries, core_series
+from sexton.series.cores import CoreSeries, core_series, together
 from sexton.series.load import Means, Queues, Stretch, high, queues, threads
 from sexton.series.meter import series
 from sexton.series.rates import CLOSE_S, Series, lasts
@@ -240,16 +240,13 @@ def _others(
     waiting = counted.waiting
     rows = [row for row in range(len(waiting.things)) if _core(waiting, row) not in crowded]
     inside = waiting.values[rows, waiting.inside(over.start, over.end)]
-    found = cores.over(over.start, over.end)
-    idle = [
-        100 - min(shares.busy + shares.wait, 100.0)
-        for core, shares in found.items()
-        if core not in crowded
-    ]
-    if not idle or np.isnan(inside).all():
+    found = cores.over(over.start, over.end).items()
+    others = [shares for core, shares in found if core not in crowded]
+    if not others or np.isnan(inside).all():
         return None
-    mean = float(np.nanmean(inside))
-    return _Others(len(idle), sum(idle) / len(idle), mean, counted.source)
+    every = together(others)
+    idle = 100 - min(every.busy + every.wait, 100.0)
+    return _Others(len(others), idle, float(np.nanmean(inside)), counted.source)
 
 
 def _held_there(tasks: Sequence[_Task], others: _Others) -> bool:

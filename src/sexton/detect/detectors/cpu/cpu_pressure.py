@@ -48,7 +48,7 @@ from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.catalogue import PRESSURE
-from sexton.series.cores import CoreSeries, core_series
+from sexton.series.cores import CoreSeries, all_cores, core_series
 from sexton.series.load import Stretch, Waiting, across, high, highest, lapses, waiting
 from sexton.series.meter import series
 from sexton.series.rates import CLOSE_S, Amount, Born, lasts, steps_of
@@ -176,10 +176,10 @@ def _stalls(window: Window) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
 
 
 def _busy(cores: CoreSeries, over: Stretch) -> float:
-    """Per cent of the time that all cores were busy, or taken by the hypervisor."""
-    shares = cores.over(over.start, over.end).values()
-    known = [min(share.busy + share.wait, 100.0) for share in shares]
-    return sum(known) / len(known) if known else 0.0
+    """Per cent of the time given to all cores that they were busy, or taken by the hypervisor."""
+    inside = cores.part(cores.times.inside(over.start, over.end))
+    shares = all_cores(inside).shares(0, slice(None))
+    return 0.0 if shares is None else min(shares.busy + shares.wait, 100.0)
 
 
 def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting | None) -> Finding:
