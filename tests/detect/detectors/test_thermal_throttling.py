@@ -40,6 +40,19 @@ def test_how_much_is_hot(moved, spent, severity):
         assert finding.entities["core"] == ("3",)
 
 
+def test_its_share_is_of_the_seconds_that_are_known():
+    """Its time is unknown for a minute and a half; in the ten seconds after that it was hot."""
+    read = [(0.0, 0), (10.0, None), (90.0, 0), (100.0, 2_000)]
+    rows = [
+        (at, [CoreThrottle(3, 5 + at, 0, spent, None), log()])
+        for at, spent in ((int(mono), spent) for mono, spent in read)
+    ]
+    finding = detect(make_window(rows))
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == "heat slowed core 3 down for 20 % of 10.0 s"
+    assert finding.evidence[0].number == pytest.approx(20)
+
+
 def logged(*messages: str, age: float = 60.0):
     rows = events(messages, NOW - age)
     return detect(make_window([(NOW - 10, [log()]), (NOW, [log(), *rows])]))

@@ -35,7 +35,7 @@ from sexton.model.rows.hardware import CoreThrottle
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import percent_of, totals_in
+from sexton.series.rates import steps_of, totals_in
 
 NAME = "thermal_throttling"
 
@@ -44,17 +44,19 @@ MANY = Threshold(
     "many", 100, "events in the window", "where the kernel does not add up the time (before 5.6)"
 )
 RECENT = Threshold("recent", 3600, "s", "the kernel repeats the line every five minutes")
-_FIELDS = ("core_events", "package_events", "core_ms", "package_ms")
+_EVENTS, _TIMES = ("core_events", "package_events"), ("core_ms", "package_ms")
 _PATH = "/sys/devices/system/cpu/cpu*/thermal_throttle"
 _SHOWN = 8
 
 
 class _Hot(NamedTuple):
-    """A core that was slowed down in the window; `share` in per cent of it, `None` is unknown."""
+    """A core that was slowed down in the window; `share` in per cent of the `seconds` of which the
+    time is known, `None` if of none."""
 
     core: int
     events: float
     share: float | None
+    seconds: float
 
     @property
     def is_hot(self) -> bool:
@@ -100,15 +102,18 @@ def detect(window: Window) -> Finding:
 
 
 def _counted(window: Window) -> list[_Hot] | None:
-    over = totals_in(window, CoreThrottle, *_FIELDS)
+    over = totals_in(window, CoreThrottle, *_EVENTS)
     if over is None:
         return None
+    steps = steps_of(window.columns(CoreThrottle, _TIMES))
+    times = [steps.over(name, window.start_mono, window.end_mono) for name in _TIMES]
     found = []
-    for (core, *_), mine in over.items():
-        events = max(mine.get("core_events", 0.0), mine.get("package_events", 0.0))
-        times = [mine[name] for name in ("core_ms", "package_ms") if name in mine]
-        share = percent_of(max(times), window.seconds) if times and window.seconds else None
-        found.append(_Hot(int(str(core)), events, share))
+    for thing, mine in over.items():
+        known = [amounts[thing] for amounts in times if thing in amounts]
+        most = max(known, key=lambda amount: amount.rate, default=None)
+        share = None if most is None else min(most.rate / 10, 100.0)
+        spent = window.seconds if most is None else most.seconds
+        found.append(_Hot(int(str(thing[0])), max(mine.values()), share, spent))
     return sorted(found, key=lambda item: (-(item.share or 0.0), -item.events, item.core))
 
 
@@ -127,7 +132,7 @@ def _hot(window: Window, slowed: Sequence[_Hot]) -> Finding:
         NAME,
         Verdict.PRESENT,
         Severity.WARNING if worst.is_hot else Severity.INFO,
-        f"heat slowed {cores} down {share} {duration(window.seconds)}",
+        f"heat slowed {cores} down {share} {duration(worst.seconds)}",
         entities={"core": tuple(str(item.core) for item in slowed)},
         start=window.start,
         end=window.end,
@@ -141,7 +146,9 @@ def _evidence(item: _Hot) -> Evidence:
         f"core {item.core}, slowed down by heat",
         f"{item.share:.0f} %" if known else f"{item.events:,.0f}",
         f"< {HOT.value:.0f} %" if known else f"< {MANY.value:.0f}",
-        f"% of the window ({item.events:,.0f} events)" if known else "events in the window",
+        f"% of {duration(item.seconds)} ({item.events:,.0f} events)"
+        if known
+        else "events in the window",
         _PATH,
         item.share if known else item.events,
         "the machine is built to run hot",
