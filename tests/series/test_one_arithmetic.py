@@ -68,10 +68,6 @@ ALLOWED = {
         "edges[1] - edges[0]": "moments of readings",
         "later - earlier": "moments of deaths",
     },
-    "detect/detectors/cpu/cpu_pressure.py": {
-        "covered[1] - covered[0]": "moments of readings",
-        "span[1] - span[0]": "moments of readings",
-    },
     "detect/detectors/memory/oom_kills.py": {
         "ages[0] - ages[-1]": "moments of kills",
         "first - last": "moments of kills",

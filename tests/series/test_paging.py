@@ -45,7 +45,7 @@ def test_over_a_span_the_nearest_readings_are_taken():
     assert (step.start, step.end, step.rate("faults")) == (2.0, 6.0, 10.0)
     assert paging.over(found, 3.0, 3.1) is None
     assert paging.over(paging.readings(make_window([])), 0.0, 9.0) is None
-    level = pressure.over(pressure.levels(machine.window()), 2.4, 5.6)
+    level = pressure.over(pressure.levels(machine.window(), "memory"), 2.4, 5.6)
     assert level is not None
     assert (level.start, level.end, level.some) == (2.0, 6.0, 0.0)
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sexton.model.rows.memory import Pressure
-from sexton.series.pressure import whole
+from sexton.series.catalogue import PRESSURE
+from sexton.series.load import lapses
+from sexton.series.meter import series
+from sexton.series.pressure import levels, over, whole
 from tests.support.windows import make_window
 
 
@@ -32,3 +37,25 @@ def test_a_kernel_without_the_full_line_still_has_some():
     share = whole(make_window([(0.0, read("io", 0, None)), (1.0, read("io", 10_000, None))]), "io")
     assert share is not None
     assert (share.some, share.full) == (1.0, None)
+
+
+@pytest.mark.parametrize("resource", ["cpu", "io", "memory"])
+def test_no_share_is_above_all_of_the_time(resource: str):
+    """Under load a reading's time is a moment after the kernel's count."""
+    window = make_window(
+        [
+            (0.0, read(resource, 0, 0)),
+            (1.0, read(resource, 1_030_000, 1_020_000)),
+            (20.0, read(resource, 20_100_000, 20_090_000)),
+        ]
+    )
+    found = levels(window, resource)
+    assert [(stall.some, stall.full) for stall in found.stalls] == [(100.0, 100.0)] * 2
+    for stall in (over(found, 0.0, 20.0), whole(window, resource)):
+        assert stall is not None
+        assert (stall.some, stall.full) == (100.0, 100.0)
+    metric = series(window, PRESSURE)
+    assert metric is not None
+    assert (metric.values == 100).all()
+    lost = [(lapse.start, lapse.end, lapse.mean) for lapse in lapses(window, 90, 10)]
+    assert lost == ([(1.0, 20.0, 100.0)] if resource == "cpu" else [])

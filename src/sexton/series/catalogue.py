@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from math import inf
 from typing import NamedTuple
 
 from sexton.model.row import Row
@@ -39,7 +40,7 @@ from sexton.model.rows.memory import Pressure, VmCounter
 from sexton.model.rows.net import Conntrack, NetDevice, NicCounter, TcpCounters
 from sexton.model.rows.unit import Unit
 from sexton.model.window import Key
-from sexton.series import cores
+from sexton.series import cores, pressure
 
 
 class Kind(Enum):
@@ -61,7 +62,7 @@ class Metric(NamedTuple):
     things of the table, and `absent` is the value of a missing reading, if it has one. With `worst`
     the largest of all things is a series too: the culprit may be on another core each time. `about`
     names the thing; `compared` metrics are signals of `why`. A step of a counter is zero if its
-    `witness`, another column, is known not to have changed.
+    `witness`, another column, is known not to have changed. No rate is above `most`.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Metric(NamedTuple):
     about: str = "{0}"
     compared: bool = True
     witness: str = ""
+    most: float = inf
 
 
 _CORE, _TIME, _EACH = "% of a core", "% of time", "/s"
@@ -169,7 +171,7 @@ PROBE_WATCHED = Metric(
 )  # fmt: skip
 PRESSURE = Metric(
     "pressure_percent", Pressure, ("total_us",), Kind.COUNTER, _TIME, "{1} pressure", "pressure",
-    _FEW, 1e-4,
+    _FEW, 1e-4, most=pressure.MOST,
 )  # fmt: skip
 VMSTAT = Metric("vmstat", VmCounter, ("value",), Kind.COUNTER, _EACH, "{0}", "memory", _LOAD,
                 wanted=_is_counter, about="vmstat")  # fmt: skip

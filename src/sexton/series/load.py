@@ -18,9 +18,9 @@ import numpy as np
 
 from sexton.model.row import Row
 from sexton.model.rows.cpu import RunQueue
-from sexton.model.rows.memory import Pressure
 from sexton.model.rows.task import Process, Thread
-from sexton.model.window import Batch, Columns, Key, Window, values_getter
+from sexton.model.window import Batch, Key, Window, values_getter
+from sexton.series import pressure
 from sexton.series.catalogue import READY_TASKS, RUN_QUEUE_WAIT
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.meter import end_to_end, series
@@ -35,10 +35,8 @@ from sexton.series.rates import (
     Stepper,
     Steps,
     lasts,
-    prepend,
     stretches,
     sums,
-    with_last,
 )
 
 #: Tasks are read in at most this many stretches.
@@ -103,18 +101,14 @@ def lapses(window: Window, limit: float, seconds: float) -> list[Stretch]:
     The single seconds of a gap are unknown. But PSI's counter continued, and if the recorder could
     not read for so long while tasks waited for a core, it did not get one either.
     """
-    found = []
-    before: Columns | None = None
-    for read in window.columns(Pressure, ("total_us",), lambda key: key == ("cpu", "some")):
-        piece = read if before is None else prepend(before, read)
-        before = with_last(read)
-        for row in piece.values["total_us"][:1]:
-            spent = np.diff(piece.mono)
-            share = np.diff(row) / np.maximum(spent, 1e-9) / 1e4
-            for at in np.flatnonzero((spent >= seconds) & (share >= limit)).tolist():
-                start, end = piece.mono[at : at + 2].tolist()
-                found.append(Stretch(start, end, min(float(share[at]), 100.0)))
-    return found
+    read = pressure.levels(window, "cpu")
+    long = np.flatnonzero(np.diff(read.mono) >= seconds).tolist()
+    found = (pressure.between(read[at], read[at + 1]) for at in long)
+    return [
+        Stretch(stall.start, stall.end, stall.some)
+        for stall in found
+        if stall is not None and stall.some >= limit
+    ]
 
 
 def across(window: Window, kind: type[Row], field: str, over: Stretch) -> dict[Key, Amount]:

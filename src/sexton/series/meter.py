@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 import numpy as np
 
@@ -81,6 +82,8 @@ def _rate(metric: Metric, steps: Steps) -> Series:
         moved = np.where((steps.moved[metric.witness][rows] == 0) & (moved > 0), 0.0, moved)
     with np.errstate(divide="ignore", invalid="ignore"):
         rate: Floats = moved * metric.scale / steps.seconds
+    if metric.most < inf:
+        rate = np.minimum(rate, metric.most)
     return Series(steps.start, steps.end, steps.wall, [steps.things[at] for at in rows], rate)
 
 

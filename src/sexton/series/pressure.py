@@ -19,6 +19,10 @@ from sexton.model.window import Window
 from sexton.series.paging import NEAR_S
 from sexton.series.rates import F64, Bools, Lazy, nearest
 
+#: All of the time, in per cent: under load a reading is dated tens of milliseconds after the
+#: kernel counted.
+MOST = 100.0
+
 
 class Level(NamedTuple):
     """One reading of a file in `/proc/pressure`, microseconds since boot; `None` is unknown."""
@@ -76,14 +80,19 @@ class Levels(Lazy[Level]):
         some, full = np.diff(self._some), np.diff(self._full)
         full[full < 0] = np.nan
         kept = np.flatnonzero(self._follows[1:] & (seconds > 0) & (some >= 0))
-        part = 10_000 * seconds[kept]
-        start, end = self.mono[:-1][kept], self.mono[1:][kept]
-        return Stalls(start, end, some[kept] / part, full[kept] / part)
+        start, end, spent = self.mono[:-1][kept], self.mono[1:][kept], seconds[kept]
+        return Stalls(start, end, percent(some[kept], spent), percent(full[kept], spent))
 
 
-def levels(window: Window) -> Levels:
-    """Every reading of memory pressure, oldest first; empty if the kernel has no PSI."""
-    return window.keep("memory pressure", lambda: _levels(window))
+def percent(stalled_us: F64 | float, seconds: F64 | float) -> F64:
+    """Stalled time in per cent of so many seconds."""
+    made: F64 = np.minimum(stalled_us / 10_000 / seconds, MOST)
+    return made
+
+
+def levels(window: Window, resource: str) -> Levels:
+    """Every reading of a resource's pressure, oldest first; empty if the kernel has no PSI."""
+    return window.keep(("pressure", resource), lambda: _levels(window, resource))
 
 
 def whole(window: Window, resource: str) -> Stall | None:
@@ -98,10 +107,10 @@ def whole(window: Window, resource: str) -> Stall | None:
     return between(found[0], found[1])
 
 
-def _levels(window: Window) -> Levels:
+def _levels(window: Window, resource: str) -> Levels:
     none = np.empty(0)
     parts: list[tuple[F64, Bools, F64, F64]] = [(none, np.empty(0, np.bool_), none, none)]
-    for piece in window.columns(Pressure, ("total_us",), lambda key: key[0] == "memory"):
+    for piece in window.columns(Pressure, ("total_us",), lambda key: key[0] == resource):
         rows = {kind: piece.values["total_us"][at] for at, (_, kind) in enumerate(piece.things)}
         nothing = np.full(len(piece.mono), np.nan)
         some, full = rows.get("some", nothing), rows.get("full", nothing)
@@ -125,8 +134,8 @@ def between(before: Level, after: Level) -> Stall | None:
     return Stall(
         before.mono_s,
         after.mono_s,
-        some / 10_000 / seconds,
-        None if full is None else full / 10_000 / seconds,
+        float(percent(some, seconds)),
+        None if full is None else float(percent(full, seconds)),
     )
 
 

@@ -120,6 +120,18 @@ def test_a_core_that_was_given_little_time_counts_as_little():
     assert finding.evidence[-1].number == pytest.approx(100 * (0.82 + 0.25) / 1.25, abs=0.01)
 
 
+def test_pressure_is_that_of_the_whole_stretch():
+    """Its first second was full, and the other eleven half: no mean of the two steps."""
+
+    def pressed(at: int) -> list[Row]:
+        some = {0: 0, 1: 1_000_000, 12: 6_500_000}
+        return [Pressure("cpu", "some", 0.0, 0.0, 0.0, some[at])] if at in some else []
+
+    finding = detect(seen(12, 25, more=pressed))
+    (line,) = (each for each in finding.evidence if each.what == "time in which some task waited")
+    assert line.number == pytest.approx(100 * 6.5 / 12, abs=0.01)
+
+
 def test_a_cgroup_waited_for_a_share_of_the_seconds_that_are_known():
     def cgroups(at: int) -> list[Row]:
         waited = None if 3 <= at <= 9 else round(9.3e5 * at)

@@ -5,8 +5,6 @@ From the counters in ``/proc/pressure``, not its averages, once a second.
 
 from __future__ import annotations
 
-import numpy as np
-
 from sexton.explorer.tiles.build import Metrics, Taken
 from sexton.explorer.tiles.lines import Line, Lines
 from sexton.explorer.tiles.pyramid import Array
@@ -30,8 +28,7 @@ class Builder(Lines):
         super().__init__(Metrics(PRESSURE._replace(wanted=_is_some)))
 
     def lines(self, _source: Metrics, taken: Taken) -> dict[Line, Array]:
-        # Under load a reading's timestamp is tens of milliseconds after the kernel's count.
-        values = np.minimum(taken.values[PRESSURE.name], np.float32(100))
+        values = taken.values[PRESSURE.name]
         return {(str(key[0]),): value for key, value in zip(taken.things, values, strict=True)}
 
     def shown(self) -> list[tuple[Line, str]]:

@@ -47,10 +47,9 @@ from sexton.model.rows.task import Process
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.catalogue import PRESSURE
+from sexton.series import pressure
 from sexton.series.cores import CoreSeries, all_cores, core_series
 from sexton.series.load import Stretch, Waiting, across, high, highest, lapses, waiting
-from sexton.series.meter import series
 from sexton.series.rates import CLOSE_S, Amount, Born, lasts, steps_of
 from sexton.series.tasks import Task, key, task_steps, used
 
@@ -140,7 +139,7 @@ def detect(window: Window) -> Finding:
     """The stretch in which most tasks waited, and who took the time."""
     cores = core_series(window)
     found = waiting(window)
-    stalls = _stalls(window)
+    stalls = pressure.levels(window, "cpu").stalls
     if cores is None or np.isnan(cores.system).all():
         what = "two readings of /proc/stat"
         return too_few_readings(NAME, "one reading does not show who waited", what)
@@ -150,8 +149,10 @@ def detect(window: Window) -> Finding:
     if found is not None:
         limit = GRAVE if short else CROWDED
         crowded = high(found.start, found.end, found.tasks, limit.value, lasting)
-    elif stalls is not None:
-        crowded = [] if short else high(*stalls, STALLED.value, lasting)
+    elif stalls:
+        crowded = (
+            [] if short else high(stalls.start, stalls.end, stalls.some, STALLED.value, lasting)
+        )
     else:
         uncounted = tuple(missing(window.why_missing(kind)) for kind in (ReadyTasks, Pressure))
         return unknown(NAME, "nothing counts the tasks that wait for a core", uncounted)
@@ -165,14 +166,6 @@ def detect(window: Window) -> Finding:
         return _too_short(watched, calm, found) if short else calm
     worst = max(full, key=lambda stretch: stretch.mean * stretch.seconds)
     return _starved(window, worst, cores, found)
-
-
-def _stalls(window: Window) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Start, end and per cent of PSI's "some", by step."""
-    read = series(window, PRESSURE._replace(wanted=lambda key: key == ("cpu", "some")))
-    if read is None or not len(read.values):
-        return None
-    return read.start, read.end, np.minimum(read.values[0], 100.0)
 
 
 def _busy(cores: CoreSeries, over: Stretch) -> float:
@@ -388,7 +381,7 @@ def _stalled(window: Window, span: tuple[float, float]) -> list[_Stood]:
     """Cgroups in which tasks waited (v2), the worst first."""
     waits, _ = _moved(window, span, "waited_us")
     found = (
-        _Stood(path, min(waits[path].rate / 1e4, 100.0), waits[path].seconds)
+        _Stood(path, float(pressure.percent(*waits[path])), waits[path].seconds)
         for path in _leaves(waits)
     )
     return sorted((one for one in found if one.share >= READY.value), key=lambda one: -one.share)
@@ -406,11 +399,7 @@ def _waiters(tasks: Sequence[_Task], noisy: _User | None) -> list[_Task]:
     return sorted(found, key=lambda task: (-task.ready, task.percent))
 
 
-def _calm(
-    cores: CoreSeries,
-    found: Waiting | None,
-    stalls: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
-) -> Finding:
+def _calm(cores: CoreSeries, found: Waiting | None, stalls: pressure.Stalls) -> Finding:
     whole = Stretch(float(cores.start[0]), float(cores.end[-1]), 0.0)
     busy = _busy(cores, whole)
     evidence = [_busy_evidence(busy, duration(whole.seconds))]
@@ -420,8 +409,8 @@ def _calm(
         words = f"at most {most:.1f} tasks per core waited"
         long = min(LASTING.value, whole.seconds)
         evidence.insert(0, _how_many(Stretch(0.0, long, most), found))
-    elif stalls is not None:
-        most = highest(*stalls, LASTING.value) or 0.0
+    elif stalls:
+        most = highest(stalls.start, stalls.end, stalls.some, LASTING.value) or 0.0
         words = f"tasks waited for a core at most {most:.0f} % of {duration(LASTING.value)}"
         evidence.insert(0, _some(most, duration(LASTING.value)))
     return absent(NAME, f"{words}; cores {busy:.0f} % busy", evidence)
@@ -454,14 +443,8 @@ def _some(share: float, when: str) -> Evidence:
 
 
 def _psi(window: Window, worst: Stretch) -> list[Evidence]:
-    stalls = _stalls(window)
-    if stalls is None:
-        return []
-    start, end, share = stalls
-    inside = (start >= worst.start - 1) & (end <= worst.end + 1) & ~np.isnan(share)
-    if not inside.any():
-        return []
-    return [_some(float(share[inside].mean()), duration(worst.seconds))]
+    stall = pressure.over(pressure.levels(window, "cpu"), worst.start, worst.end)
+    return [] if stall is None else [_some(stall.some, duration(stall.seconds))]
 
 
 def _busy_evidence(busy: float, when: str) -> Evidence:

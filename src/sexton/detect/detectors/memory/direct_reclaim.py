@@ -217,7 +217,7 @@ def _reclaiming(seen: _Seen, found: Readings) -> Finding:
     evidence = []
     if moved is not None:
         evidence += [*_scanned(moved), *_freed(moved), *_stalls(moved)]
-    level = pressure.over(pressure.levels(window), start, end)
+    level = pressure.over(pressure.levels(window, "memory"), start, end)
     pressed = [] if level is None else [_pressed(level)]
     entities: dict[str, tuple[str, ...]] = {}
     what = ORDERED if seen.ordered else "direct reclaim"
@@ -279,7 +279,7 @@ def _summary(seen: _Seen, moved: PagingStep | None, level: pressure.Stall | None
 
 def _lacking(window: Window, stacks: Caught | None) -> list[Missing]:
     lacking = []
-    if not pressure.levels(window):
+    if not pressure.levels(window, "memory"):
         lacking.append(missing(window.why_missing(Pressure)))
     if stacks is None:
         lacking.append(Missing("which task reclaims, and in which cgroup", WITH_STACKS))

@@ -98,7 +98,7 @@ class Worst(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    found = pressure.levels(window)
+    found = pressure.levels(window, "memory")
     return f"memory pressure ({_whole(found).some:.1f} %)" if found.stalls else ""
 
 
@@ -116,7 +116,7 @@ def _ruled_out(window: Window) -> str:
 def detect(window: Window) -> Finding:
     """The worst stretch by PSI; without PSI only whether there was any reclaim."""
     counted = paging.readings(window)
-    found = pressure.levels(window)
+    found = pressure.levels(window, "memory")
     steps = found.stalls
     if not steps:
         return _without_pressure(window, counted, found)
@@ -147,7 +147,7 @@ def _whole(found: Levels) -> Stall:
 
 def stalled(window: Window) -> list[StepRun[Stall]]:
     """Stretches in which tasks waited for memory long enough to hurt."""
-    every = pressure.levels(window).stalls
+    every = pressure.levels(window, "memory").stalls
     return step_runs(every, every.some >= HURTS.value, LASTS.value)
 
 
