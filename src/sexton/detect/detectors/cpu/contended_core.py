@@ -41,6 +41,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sexton.detect.detectors.cpu.cpu_pressure import got_little
 from sexton.detect.findings import AGAIN, absent, and_more, names, too_few_readings, unknown, unread
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.stacks import cgroups_of, thread_name
@@ -272,7 +273,9 @@ def _contended(
     evidence += [_stayed(tasks, cores)] if tasks else []
     evidence += [_isolated(isolated)] if isolated else []
     evidence += [_used(program) for program in programs[:_SHOWN]]
-    evidence += [_waited(task) for task in waiters[:_SHOWN]]
+    evidence += [
+        got_little(task.name, task.percent, task.ready, _TASKS) for task in waiters[:_SHOWN]
+    ]
     return Finding(
         NAME,
         Verdict.PRESENT,
@@ -446,16 +449,4 @@ def _used(program: _Program) -> Evidence:
         _TASKS,
         program.share,
         "it is what this core is reserved for",
-    )
-
-
-def _waited(task: _Task) -> Evidence:
-    return Evidence(
-        f"{task.name} got",
-        f"{task.percent:.0f} % of a core",
-        "as much as it needs",
-        f"% of a core; runnable in {task.ready:.0f} % of the readings",
-        _TASKS,
-        task.percent,
-        "it was runnable only at sampling times",
     )

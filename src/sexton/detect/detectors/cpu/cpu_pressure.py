@@ -190,7 +190,10 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
     evidence.append(_busy_evidence(_busy(cores, worst), duration(worst.seconds)))
     evidence += [_used(user) for user in users[:_SHOWN]]
     evidence += [_stood(one) for one in _stalled(window, span)[:_SHOWN]]
-    evidence += [_waited(waiter) for waiter in waiters[:_SHOWN]]
+    evidence += [
+        got_little(waiter.name, waiter.percent, waiter.ready, "/proc/PID/stat")
+        for waiter in waiters[:_SHOWN]
+    ]
     top = sorted(tasks, key=lambda task: -task.percent)[:_SHOWN]
     return Finding(
         NAME,
@@ -484,13 +487,14 @@ def _stood(stood: _Stood) -> Evidence:
     )
 
 
-def _waited(task: _Task) -> Evidence:
+def got_little(name: str, percent: float, ready: float, source: str) -> Evidence:
+    """A task that was runnable in `ready` per cent of the readings, and its share of a core."""
     return Evidence(
-        f"{task.name} got",
-        f"{task.percent:.0f} % of a core",
+        f"{name} got",
+        f"{percent:.0f} % of a core",
         "as much as it needs",
-        f"% of a core; runnable in {task.ready:.0f} % of the readings",
-        "/proc/PID/stat",
-        task.percent,
+        f"% of a core; runnable in {ready:.0f} % of the readings",
+        source,
+        percent,
         "it was runnable only at sampling times",
     )

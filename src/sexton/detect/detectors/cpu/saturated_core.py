@@ -45,7 +45,7 @@ from sexton.model.rows.task import Thread
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.cores import WHOLE, CoreSeries, Hold, core_series
-from sexton.series.rates import lasts
+from sexton.series.rates import F32, lasts
 from sexton.series.tasks import Task, task_steps
 
 NAME = "saturated_core"
@@ -148,9 +148,27 @@ def held_meanwhile(
     return found
 
 
-def _calm(series: CoreSeries, watched: float) -> Finding:
-    percent = series.percent(series.kernel)
+def busiest_step(
+    series: CoreSeries, spent: F32, where: str, normal: str, wrong_if: str
+) -> tuple[str, Evidence]:
+    """The step in which a core spent the largest share somewhere, for a summary and as evidence."""
+    percent = series.percent(spent)
     row, step = np.unravel_index(int(np.nanargmax(percent)), percent.shape)
+    share = float(percent[row, step])
+    lasted = float(series.end[step] - series.start[step])
+    worst = Evidence(
+        f"worst core {where}, between two readings",
+        f"{share:.0f} %",
+        normal,
+        "% of a core",
+        "/proc/stat",
+        share,
+        wrong_if,
+    )
+    return f"core {series.cores[row]}, {share:.0f} % over {duration(lasted)}", worst
+
+
+def _calm(series: CoreSeries, watched: float) -> Finding:
     known = ~np.isnan(series.system).all(axis=0)
     coarse = float((series.end - series.start)[known].max())
     blurred = float(np.nanmax(series.kernel))
@@ -158,18 +176,9 @@ def _calm(series: CoreSeries, watched: float) -> Finding:
     if coarse > 2 * HELD.value and blurred >= HELD.value:
         what = f"readings {duration(coarse)} apart average away shorter stalls"
         lacking.append(Missing(what, AGAIN))
-    share = float(percent[row, step])
-    lasted = float(series.end[step] - series.start[step])
-    worst = Evidence(
-        "worst core in the kernel, between two readings",
-        f"{share:.0f} %",
-        f"< {KERNEL_SHARE.value:.0f} % for {HELD.value:.0f} s",
-        "% of a core",
-        "/proc/stat",
-        share,
-        f"the stall was outside these {duration(watched)}",
-    )
-    core = f"core {series.cores[row]}, {share:.0f} % over {duration(lasted)}"
+    normal = f"< {KERNEL_SHARE.value:.0f} % for {HELD.value:.0f} s"
+    wrong_if = f"the stall was outside these {duration(watched)}"
+    core, worst = busiest_step(series, series.kernel, "in the kernel", normal, wrong_if)
     return absent(NAME, f"no core held in the kernel; peak: {core}", [worst], lacking)
 
 

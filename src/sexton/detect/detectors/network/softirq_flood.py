@@ -338,18 +338,7 @@ def _interfaces(window: Window, run: _Flood) -> Iterable[Evidence]:
 
 
 def _calm(window: Window, series: CoreSeries, lacking: Sequence[Missing]) -> Finding:
-    percent = series.percent(series.softirq)
-    row, step = np.unravel_index(int(np.nanargmax(percent)), percent.shape)
-    share = float(percent[row, step])
-    lasted = float(series.end[step] - series.start[step])
-    most = Evidence(
-        "worst core in softirq, between two readings",
-        f"{share:.0f} %",
-        f"< {NOTED.value:.0f} % for {LASTING.value:.0f} s",
-        "% of a core",
-        "/proc/stat",
-        share,
-        f"the flood was outside these {duration(window.seconds)}",
-    )
-    core = f"core {series.cores[row]}, {share:.0f} % over {duration(lasted)}"
+    normal = f"< {NOTED.value:.0f} % for {LASTING.value:.0f} s"
+    wrong_if = f"the flood was outside these {duration(window.seconds)}"
+    core, most = saturated_core.busiest_step(series, series.softirq, "in softirq", normal, wrong_if)
     return absent(NAME, f"no core flooded; most in softirq: {core}", [most], lacking)
