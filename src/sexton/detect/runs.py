@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from sexton.series.rates import CLOSE_S, Steps, Timed, lasts, runs
 
+#: Every table is read at least every ten seconds: a reading around a span is at most this far.
+AROUND_S = 10.5
+
 S = TypeVar("S", bound=Timed)
 
 

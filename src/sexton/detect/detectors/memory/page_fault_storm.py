@@ -41,7 +41,7 @@ from sexton.detect.detectors.memory.memory_pressure import HURTS, LASTS
 from sexton.detect.families import is_fault
 from sexton.detect.findings import AGAIN, absent, missing, names, unknown, unread
 from sexton.detect.registry import Threshold, detector, look
-from sexton.detect.runs import StepRun, step_runs
+from sexton.detect.runs import AROUND_S, StepRun, step_runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
@@ -84,8 +84,6 @@ _LIMITS = (MINOR, MAJOR, LASTING, KERNEL_SHARE, HELD, MOSTLY, CAUGHT, HOLDER, BL
 
 WITH_STACKS = "sudo sexton diagnose --stacks"
 _SHOWN = 8
-#: Processes are read every two seconds live and every ten in a recording.
-AROUND_S = 10.5
 
 
 Faults = Mapping[Task, Used[Process]]

@@ -38,6 +38,7 @@ from sexton.detect import nics
 from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.findings import absent, and_more, names, too_few_readings, unread
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
+from sexton.detect.runs import AROUND_S
 from sexton.detect.waits import LOSSES
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -65,8 +66,6 @@ PACKETS = Threshold(
 BROUGHT = Threshold(
     "brought", 50, "% of the packets", "an interface that received less is not the one to name"
 )
-#: Every table is read at least every ten seconds: a reading around a flood is at most this far.
-AROUND_S = 10.5
 _SHOWN = 8
 _BACKLOG = ("processed", *LOSSES)
 

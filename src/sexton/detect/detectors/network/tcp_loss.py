@@ -38,7 +38,7 @@ from sexton.model.rows.net import TcpCounters
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import F64, Steps, steps_of, stretches, sums
+from sexton.series.rates import F64, Steps, lasts, steps_of, stretches, sums
 
 NAME = "tcp_loss"
 
@@ -68,8 +68,8 @@ GIVEN_UP = Threshold(
     "one may be a peer that was switched off; five at once are not",
 )
 _ALL = (LASTING, STRETCH, SOME, NOTED, BUSY, LOSSY, CUT_OFF, MANY, GIVEN_UP)
-#: Readings come a little early or late.
-EARLY, LATE = 0.9, 1.1
+#: Readings come a little late.
+LATE = 1.1
 #: Stretches that are weighed one by one, of each sort.
 _WEIGHED = 200
 _COUNTERS = (
@@ -110,8 +110,8 @@ class _Stretch(NamedTuple):
     def hurts(self) -> bool:
         lossy = self.sent + self.again >= BUSY.value and self.share >= LOSSY.value
         is_cut_off = self.again >= MANY.value and self.share >= CUT_OFF.value
-        lasts = self.end - self.start >= LASTING.value * EARLY
-        return (lasts and (lossy or is_cut_off)) or self.given_up >= GIVEN_UP.value
+        long = lasts(self.end - self.start, LASTING.value)
+        return (long and (lossy or is_cut_off)) or self.given_up >= GIVEN_UP.value
 
     @property
     def weight(self) -> tuple[bool, bool, float, int]:
