@@ -6,16 +6,19 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import sexton
+from sexton.detect import kernel_log
 from sexton.detect.registry import Detector, all_detectors
 from sexton.explain.registry import all_rules
 from sexton.explain.subject import KINDS
 from sexton.explorer.tiles.registry import all_lanes
+from sexton.model.window import Window
+from sexton.sources.kmsg.catalogue import patterns
 from tests.support.fixtures import FIXTURES
 from tests.support.windows import load_window
 
@@ -116,6 +119,27 @@ def test_essential_detectors_have_a_rank_each():
 def test_an_event_belongs_to_one_detector():
     kinds = [kind for detector in all_detectors() for kind in detector.events]
     assert len(kinds) == len({*kinds})
+
+
+@each_detector
+def test_it_declares_the_kernel_lines_that_it_reads(
+    detector: Detector, monkeypatch: pytest.MonkeyPatch
+):
+    """Unless another declares them: the explorer marks each on one lane."""
+    read: set[str] = set()
+    lines = kernel_log.lines
+
+    def noted(window: Window, families: Iterable[str]) -> list[kernel_log.Line]:
+        read.update(families)
+        return lines(window, families)
+
+    monkeypatch.setattr(kernel_log, "lines", noted)
+    for path in (FIXTURES / "detectors" / detector.id).glob("*.json"):
+        detector.run(load_window(path)[0])
+    others = {kind for other in all_detectors() if other != detector for kind in other.events}
+    assert read <= {*detector.events} | others
+    logged = {pattern.family for pattern in patterns()}
+    assert {*detector.events} & logged <= read
 
 
 @each_detector

@@ -58,7 +58,7 @@ _SHOWN = 8
     lanes=("cores", "events"),
     about=("core", "task"),
     answers={"core": 2, "task": 2, "function": 2},
-    events=("soft_lockup", "hard_lockup"),
+    events=tuple(FAMILIES),
 )
 def detect(window: Window) -> Finding:
     """Which cores hung, how long, and what ran on them."""

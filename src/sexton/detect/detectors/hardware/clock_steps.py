@@ -37,6 +37,7 @@ from sexton.model.window import Window
 from sexton.series.clocks import Clocks, ClockStep, clock_steps
 
 NAME = "clock_steps"
+FAMILIES = ("clock",)
 
 STEP = Threshold("step", 0.5, "s", "beyond what a daemon slews between two readings")
 LARGE = Threshold("large", 60, "s", "tokens, leases and certificates are judged by minutes")
@@ -52,12 +53,13 @@ _SOURCE = "clock_gettime(2)"
     story="The clock was set",
     lanes=("events",),
     answers={"job": 11},
+    events=FAMILIES,
     advice=look("chronyc tracking; timedatectl", "see what sets the clock, and how far off it is"),
 )
 def detect(window: Window) -> Finding:
     """How far the wall clock moved, and when."""
     clocks = clock_steps(window, STEP.value)
-    logged = faults(window, kernel_log.lines(window, ("clock",)), _judged, RECENT.value)
+    logged = faults(window, kernel_log.lines(window, FAMILIES), _judged, RECENT.value)
     if clocks.steps:
         return _stepped(clocks.steps)
     if logged:

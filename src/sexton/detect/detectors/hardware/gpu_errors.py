@@ -40,6 +40,7 @@ from sexton.model.rows.hardware import Gpu
 from sexton.model.window import Window
 
 NAME = "gpu_errors"
+FAMILIES = ("gpu",)
 
 RECENT = Threshold("recent", DAY_S, "s", "a GPU that failed today fails the next job as well")
 
@@ -104,12 +105,13 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     lanes=("events",),
     about=("gpu", "task"),
     answers={"job": 5, "task": 9},
+    events=FAMILIES,
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )
 def detect(window: Window) -> Finding:
     """Which GPUs failed, how, and in which process."""
-    lines = kernel_log.lines(window, ("gpu",))
+    lines = kernel_log.lines(window, FAMILIES)
     logged = faults(window, lines, _judged, RECENT.value)
     if logged:
         return _failed(window, logged)

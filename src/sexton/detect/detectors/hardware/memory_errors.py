@@ -46,6 +46,7 @@ from sexton.model.window import Window
 from sexton.series.rates import totals_in
 
 NAME = "memory_errors"
+FAMILIES = ("memory_error", "hardware_error")
 
 RECENT = Threshold("recent", DAY_S, "s", "what failed today may fail again before it is replaced")
 MANY = Threshold(
@@ -93,6 +94,7 @@ def _ruled_out(window: Window) -> str:
     lanes=("events",),
     about=("dimm", "core", "task"),
     answers={"job": 6},
+    events=FAMILIES,
     ruled_out=_ruled_out,
     advice=look(
         f"grep . {_EDAC}/mc*/dimm*/dimm_label {_EDAC}/mc*/dimm*/dimm_[cu]e_count",
@@ -101,7 +103,7 @@ def _ruled_out(window: Window) -> str:
 )
 def detect(window: Window) -> Finding:
     """Which module fails, whether errors were corrected, and what was killed for them."""
-    lines = _of_memory(kernel_log.lines(window, ("memory_error", "hardware_error")))
+    lines = _of_memory(kernel_log.lines(window, FAMILIES))
     logged = faults(window, lines, partial(_judged, _corrected(lines)), RECENT.value)
     counted = _counted(window)
     bad = [item for item in counted if item.severity is not None]

@@ -38,6 +38,7 @@ from sexton.model.window import Window
 from sexton.series.rates import steps_of, totals_in
 
 NAME = "thermal_throttling"
+FAMILIES = ("thermal",)
 
 HOT = Threshold("hot", 10, "% of the window", "less is brief, after a change of load")
 MANY = Threshold(
@@ -74,6 +75,7 @@ def _ruled_out(window: Window) -> str:
     lanes=("cores", "events"),
     about=("core",),
     answers={"core": 8, "job": 12},
+    events=FAMILIES,
     ruled_out=_ruled_out,
     advice=look("turbostat --quiet --num_iterations 5", "see temperature and clock by core"),
 )
@@ -81,9 +83,7 @@ def detect(window: Window) -> Finding:
     """Which cores were slowed down, and for how much of the time."""
     counted = _counted(window)
     slowed = [item for item in counted or () if item.events]
-    lines = [
-        line for line in kernel_log.lines(window, ("thermal",)) if line.text("phase") != "done"
-    ]
+    lines = [line for line in kernel_log.lines(window, FAMILIES) if line.text("phase") != "done"]
     logged = faults(window, lines, _judged, RECENT.value)
     if any(item.is_hot for item in slowed):
         return _hot(window, [item for item in slowed if item.is_hot])

@@ -37,7 +37,7 @@ from sexton.detect import kernel_log
 from sexton.detect.detectors.memory.memory_pressure import BIGGEST_PROCESSES
 from sexton.detect.findings import absent, names, unknown
 from sexton.detect.kernel_log import DAY_S, NO_REACH, Reach
-from sexton.detect.oom import Kill, kills
+from sexton.detect.oom import FAMILY, Kill, kills
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -130,6 +130,7 @@ def _look(finding: Finding, window: Window) -> Sequence[Step]:
     lanes=("events", "pressure"),
     about=("cgroup", "unit", "task"),
     answers={"unit": 5, "cgroup": 5, "task": 6, "job": 4},
+    events=(FAMILY,),
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )

@@ -109,6 +109,7 @@ class _Report(NamedTuple):
     story="New connections were dropped",
     lanes=("tcp", "events"),
     about=("nic",),
+    events=(FAMILY,),
     advice=look(
         "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
         "see how full it is; raise the maximum, or shorten the timeouts of what fills it",

@@ -51,6 +51,7 @@ from sexton.model.text import count
 from sexton.model.window import Window
 
 NAME = "filesystem_errors"
+FAMILIES = ("filesystem",)
 
 RECENT = Threshold(
     "recent",
@@ -88,12 +89,13 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     lanes=("events",),
     about=("mount", "device"),
     answers={"mount": 2, "device": 2, "job": 8},
+    events=FAMILIES,
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )
 def detect(window: Window) -> Finding:
     """Which filesystems stopped writing, and what they logged."""
-    lines = kernel_log.lines(window, ("filesystem",))
+    lines = kernel_log.lines(window, FAMILIES)
     logged = _current(window, lines, faults(window, lines, _judged, RECENT.value))
     closed = _closed(window)
     if closed:

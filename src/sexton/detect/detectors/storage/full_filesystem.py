@@ -43,6 +43,7 @@ from sexton.model.window import Window
 from sexton.series.filesystems import Levels, levels
 
 NAME = "full_filesystem"
+FAMILIES = ("no_space",)
 
 FULL = Threshold("full", 1, "% left", "the next large write fails")
 FULL_BYTES = Threshold(
@@ -105,6 +106,7 @@ def _ruled_out(window: Window) -> str:
     lanes=("events",),
     about=("mount", "device"),
     answers={"mount": 1, "device": 3, "job": 9},
+    events=FAMILIES,
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )
@@ -112,7 +114,7 @@ def detect(window: Window) -> Finding:
     """The filesystem with the least left, and all others that are short."""
     known = _judgeable(window)
     short = sorted((item for mine in known for item in _short(mine)), key=_rank)
-    lines = kernel_log.lines(window, ("no_space",))
+    lines = kernel_log.lines(window, FAMILIES)
     logged = faults(window, lines, _judged, RECENT.value)
     if short and not (logged and logged[0].severity.rank > short[0].severity.rank):
         return _full(window, short, logged)

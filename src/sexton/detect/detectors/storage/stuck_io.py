@@ -49,6 +49,7 @@ from sexton.model.window import Window
 from sexton.series import pressure
 
 NAME = "stuck_io"
+FAMILIES = ("hung_task", "disk_timeout", "block_error")
 
 RECENT = Threshold(
     "recent", 3600, "s", "time for an engineer to respond; a stuck disk keeps logging"
@@ -106,12 +107,13 @@ def _look(finding: Finding, window: Window) -> list[Step]:
     lanes=("events", "pressure"),
     about=("task", "device"),
     answers={"device": 1, "task": 8, "job": 7},
+    events=FAMILIES,
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
 )
 def detect(window: Window) -> Finding:
     """Which tasks are stuck, and which disk or server does not answer."""
-    lines = kernel_log.lines(window, ("hung_task", "disk_timeout", "block_error"))
+    lines = kernel_log.lines(window, FAMILIES)
     back = {line.text("device"): line for line in lines if line.text("phase") == "done"}
     logged = faults(window, lines, partial(_judged, back), RECENT.value)
     stuck = _stuck(window)
