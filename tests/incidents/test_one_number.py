@@ -1,10 +1,10 @@
 """One fact, one number: every surface says the same of the same thing and seconds.
 
-Over every recorded incident, of a core that was held, dying cgroups, restarts, resets and waits:
-the verdict's text, its JSON, the explorer's table, tiles and marks, the signals and moments of
-`why`, the data of the HTML report, alarms, the measures of `fix` and the numbers of `top`. What is
-published in JSON is compared with what the others compute, each by its own way through the code, as
-exactly as each of them shows it.
+Over every recorded incident, of a core that was held, dying cgroups, restarts, resets, waits and
+what speaks against a cause: the verdict's text, its JSON, the explorer's table, tiles and marks,
+the signals and moments of `why`, the data of the HTML report, alarms, the measures of `fix` and the
+numbers of `top`. What is published in JSON is compared with what the others compute, each by its
+own way through the code, as exactly as each of them shows it.
 
 Not every surface states every fact. `why` compares neither the number of dying cgroups nor the
 longest wait with quiet times (`Metric.compared`): its text repeats the finding, and that is
@@ -365,6 +365,9 @@ def test_every_core_has_one_share_of_the_whole_recording(name: str):
             assert low - TILE_MEAN <= shown[at] <= shares[core][at] + TILE_MEAN
     strip = found.view.strip("average", strip.level, strip.first, 1)
     average = all_cores(series).over(found.window.start_mono, found.window.end_mono)[-1]
+    for busy in evidence_of(found.finding("cpu_pressure"), "all cores busy"):
+        if found.finding("cpu_pressure")["verdict"] == "absent":
+            assert busy["value"] == pytest.approx(average.busy + average.wait)
     line = strip.planes["mean"][0, :, column]
     builder = found.view._built["cores"].builder
     assert isinstance(builder, Cores)
