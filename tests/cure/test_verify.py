@@ -18,6 +18,7 @@ from sexton.model.rows.event import KernelLog
 from sexton.model.rows.memory import VmCounter
 from sexton.model.rows.net import Nic, NicCounter
 from sexton.model.rows.unit import Unit
+from sexton.model.window import Batch, Window
 from sexton.reports.text.fix import verified_json, verify_text
 from sexton.sources.cgroupfs.census import take
 from sexton.sources.cgroupfs.layout import read_layout
@@ -248,14 +249,18 @@ def test_an_apply_that_stopped_half_way_holds_nothing_however_calm_the_node_is()
         pytest.param([[("/a", 9), ("/b", 0)], [("/a", 1), ("/b", 2_000)]], 2.0, id="one of two"),
         pytest.param([[("/a", 0)], [("/a", 5_000)], *[[]] * 8], 5 / 9, id="seen for a second"),
         pytest.param(
-            [[("/a", 9_000)], [("/a", 1_000)], [("/a", 5_000)]], 2.0, id="made anew and throttled"
+            [[("/a", 9_000)], [("/a", 1_000)], [("/a", 5_000)]], 4.0, id="made anew and throttled"
         ),
+        pytest.param([[], [("/a", 5_000)]], 5.0, id="new in the window"),
+        pytest.param([[], [], [], [("/a", 5_000)], []], 5 / 4, id="gone at once"),
+        pytest.param([[("/a", 0)], [("/a", 4_000)], None, [("/a", 90_000)]], 4.0, id="a gap"),
     ],
 )
 def test_throttling_that_nobody_could_measure_is_not_zero(readings, found):
     made = [
-        (float(at), [CgroupThrottle(path, 10, 1, us) for path, us in rows])
-        for at, rows in enumerate(readings)
-    ]
-    window = make_window(made, (CgroupThrottle,))
+        Batch(float(at), 1e9 + at, tuple(CgroupThrottle(path, 10, 1, us) for path, us in rows),
+              follows=not at or readings[at - 1] is not None)
+        for at, rows in enumerate(readings) if rows is not None
+    ]  # fmt: skip
+    window = Window({CgroupThrottle: made})
     assert measures.measure(window).get(measures.THROTTLED) == pytest.approx(found)

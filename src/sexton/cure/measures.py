@@ -1,20 +1,21 @@
 """What a fix must improve, measured in the same way before and after.
 
-Each measure is a number or absent: what could not be measured is not zero. Rates are over the whole
-window, so ten seconds before can be compared with ten minutes after.
+Each measure is a number or absent: what could not be measured is not zero. Rates are per second, so
+ten seconds before can be compared with ten minutes after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from sexton.detect.detectors.cpu.quota_throttling import stopped
 from sexton.detect.leak import comparable_counts
 from sexton.detect.resets import in_window as resets_in
 from sexton.model.rows.cgroup import CgroupCensus, CgroupThrottle
 from sexton.model.window import Window
 from sexton.series import paging
 from sexton.series.cores import core_series
-from sexton.series.rates import totals
+from sexton.series.rates import Amount
 from sexton.series.restarts import restarts
 from sexton.series.steps import slope
 
@@ -81,14 +82,11 @@ def core_shares(window: Window) -> dict[int, float]:
 
 def _throttled(window: Window) -> float | None:
     """Milliseconds per second that cgroups were throttled; 0 if none has a quota. Leaves out
-    cgroups without a reading; `None` if there are no others."""
-    batches = window.batches(CgroupThrottle)
-    if batches is None:
-        return None
-    moved = totals(window.columns(CgroupThrottle, ("throttled_us",))).values()
-    if not moved:
-        return None if any(batch.rows for batch in batches) else 0.0
-    return sum(counters["throttled_us"] for counters in moved) / 1e3 / window.seconds
+    steps and cgroups without a reading; `None` if there are no others."""
+    if not window.row_count(CgroupThrottle):
+        return 0.0 if window.read(CgroupThrottle) else None
+    known = stopped(window)
+    return Amount(sum(known.us.values()) / 1e3, known.seconds).rate if known.us else None
 
 
 def _reclaim(window: Window) -> float | None:

@@ -76,8 +76,8 @@ _MOST = 50
 #: Stretches of each that are weighed one by one.
 _WEIGHED = 50
 _SHOWN = 8
-#: The kernel's default, and by far the commonest.
-_PERIOD_S = 0.1
+#: Ten periods a second are the kernel's default, and by far the commonest.
+_BORN = Born("periods", 10)
 
 
 class _Stretch(NamedTuple):
@@ -178,13 +178,40 @@ def _moved(window: Window, paths: Collection[str] | None = None) -> Steps:
     read = window.columns(
         CgroupThrottle, _COUNTERS, None if paths is None else lambda key: key[0] in paths
     )
-    return steps_of(read, Born("periods", 1 / _PERIOD_S))
+    return steps_of(read, _BORN)
+
+
+class Stopped(NamedTuple):
+    """For how many µs each cgroup was stopped by its quota in the known steps, by path, and the
+    seconds of all steps of which it is known."""
+
+    us: dict[str, float]
+    seconds: float
+
+
+def stopped(window: Window) -> Stopped:
+    """Hours of many cgroups are read piece by piece."""
+    us: dict[str, float] = {}
+    seconds = 0.0
+    stepper = Stepper(_BORN)
+    for piece in window.columns(CgroupThrottle, _COUNTERS):
+        steps = stepper.add(piece)
+        read, moved = piece.values["throttled_us"], steps.moved["throttled_us"]
+        known = ~np.isnan(moved)
+        last = len(piece.mono) - len(steps.end)
+        nobody = piece.follows[last:] & np.isnan(read[:, last:]).all(axis=0)  # had a quota
+        seconds += float(steps.seconds[nobody | known.any(axis=0)].sum())
+        total = np.nansum(moved, axis=1)
+        for row in np.flatnonzero(known.any(axis=1)).tolist():
+            path = str(steps.things[row][0])
+            us[path] = us.get(path, 0.0) + float(total[row])
+    return Stopped(us, seconds)
 
 
 def _worst_of_each(window: Window) -> list[_Stretch]:
     """For every cgroup the stretch that hurts most, else in which it was stopped longest.
 
-    Hours of many cgroups are read piece by piece; only those stopped longest are read whole.
+    Only those stopped longest are read whole.
     """
     limits = tuple(limit.value for limit in _LIMITS)
     return window.keep((NAME, limits), lambda: list(_each(window)))
@@ -195,16 +222,8 @@ def _most_often(worst: Sequence[_Stretch]) -> _Stretch:
 
 
 def _each(window: Window) -> Iterator[_Stretch]:
-    stopped: dict[str, float] = {}
-    stepper = Stepper(Born("periods", 1 / _PERIOD_S))
-    for piece in window.columns(CgroupThrottle, _COUNTERS):
-        steps = stepper.add(piece)
-        known = ~np.isnan(steps.moved["periods"])
-        total = np.nansum(steps.moved["throttled_us"], axis=1)
-        for row in np.flatnonzero(known.any(axis=1)).tolist():
-            path = str(steps.things[row][0])
-            stopped[path] = stopped.get(path, 0.0) + float(total[row])
-    longest = sorted(stopped, key=lambda path: (-stopped[path], path))[:_MOST]
+    us = stopped(window).us
+    longest = sorted(us, key=lambda path: (-us[path], path))[:_MOST]
     moved = _moved(window, frozenset(longest))
     for row, thing in enumerate(moved.things):
         yield _worst(moved, row, str(thing[0]))
