@@ -32,9 +32,15 @@ import pytest
 from lab.incident import Incident, incidents, replayed
 from lab.synthetic import write
 from sexton.cli.load import top_json
+from sexton.cli.screen import frame
 from sexton.cure.measures import CORE, DYING, RESETS, RESTARTS, measure
+from sexton.detect.detectors.cgroups.zombie_memcgs import detect as zombie_memcgs
+from sexton.detect.ledger import suspects
+from sexton.detect.owners import owners
 from sexton.detect.resets import ONE_RESET
 from sexton.detect.waits import WAIT
+from sexton.explain.held import dying_share
+from sexton.explain.links.cgroups.crash_loop_leaves_zombies import dying_in
 from sexton.explain.why import explain as asked
 from sexton.explorer.files import incident as incident_file
 from sexton.explorer.files.incident import page_data, saturated_in
@@ -59,10 +65,12 @@ from sexton.replay.span_reader import SpanReader
 from sexton.reports.json.diagnosis import diagnosis_json
 from sexton.reports.text.verdict import verdict_text
 from sexton.reports.text.why import why_text
+from sexton.reports.text.zombies import tally, zombies_json
 from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER, UNIT_RESTARTS
 from sexton.series.cores import CoreSeries, all_cores, core_series
 from sexton.store.recording import Recording
 from tests.support.synthetic import INCIDENT, small
+from tests.support.windows import make_window
 
 #: A tile holds half per cents, of system time and of softirq time.
 TILE = 0.52
@@ -399,6 +407,26 @@ def test_dying_cgroups_are_one_number(name: str):
     for alarm in found.alarms:
         if alarm.kind == "zombie_memcgs":
             assert figure(alarm.detail) in line
+
+
+def test_a_count_that_failed_in_the_end_leaves_the_last_one_everywhere():
+    def census(dying: int | None) -> CgroupCensus:
+        total = None if dying is None else dying + 100
+        reason = "directories changed" if dying is None else None
+        return CgroupCensus("v1", 1, "/m", "node", total, 100, dying, "m", reason)
+
+    loop = Unit("a.service", "loaded", "activating", "auto-restart", None, 900, None, None, None,
+                None, None, None, None, "/system.slice/a.service", "")  # fmt: skip
+    read = [(5.0 * at, [census(dying), loop]) for at, dying in enumerate((890, 900, None))]
+    window = make_window(read)
+    assert measure(window)[DYING] == dying_in(window) == zombie_memcgs(window).evidence[0].number
+    assert top_json(window)["zombies"]["dying"] == zombies_json(tally(window))["dying"] == 900
+    assert " 900 beside 100 live" in frame(window, 100, 30).plain
+    assert dying_share(window) == 0.9
+    (suspect,) = suspects(window)
+    assert suspect.ratio == 1.0
+    (owner,) = owners(window)
+    assert owner.dying == 900
 
 
 @every_incident

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from sexton.cli.output import has_cursor
 from sexton.detect.deaths import GRACE
+from sexton.detect.growth import latest_count
 from sexton.errors import CommandError
 from sexton.host.host import open_host
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
@@ -221,8 +222,8 @@ def _require_trace(window: Window) -> None:
 
 
 def _dying(window: Window) -> int | None:
-    rows = window.latest(CgroupCensus)
-    return rows[0].dying if rows else None
+    census = latest_count(window)
+    return None if census is None else census.dying
 
 
 def _summary(ledger: Ledger, watched_s: float, first: int | None, last: int | None) -> str:

@@ -13,7 +13,7 @@ from sexton.detect import resets
 from sexton.detect.deaths import deaths
 from sexton.detect.detectors.cpu.saturated_core import KERNEL_SHARE
 from sexton.detect.findings import reason
-from sexton.detect.growth import growth
+from sexton.detect.growth import growth, latest_count
 from sexton.detect.nics import physical
 from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.cpu import CoreTimes
@@ -211,8 +211,7 @@ def _task_json(task: TaskLoad | None) -> dict[str, Any] | None:
 
 
 def _zombies(window: Window) -> dict[str, Any]:
-    rows = window.latest(CgroupCensus)
-    census = rows[0] if rows else None
+    census = latest_count(window)
     if census is None:
         why = reason(window.why_missing(CgroupCensus))
     else:

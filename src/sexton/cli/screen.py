@@ -17,7 +17,7 @@ from rich.text import Text
 from sexton.cli.load import CoreLoad, TaskLoad, core_loads, nic_loads, worst_tasks
 from sexton.detect.deaths import deaths
 from sexton.detect.findings import reason
-from sexton.detect.growth import growth
+from sexton.detect.growth import growth, latest_count
 from sexton.detect.resets import CAUSES, meaning
 from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.event import KernelEvent
@@ -203,10 +203,9 @@ def _busiest(
 
 
 def _zombies(window: Window) -> Text:
-    rows = window.latest(CgroupCensus)
-    if not rows:
+    census = latest_count(window)
+    if census is None:
         return Text(f" zombies  unknown: {reason(window.why_missing(CgroupCensus))}")
-    census = rows[0]
     if census.dying is None:
         return Text(f" zombies  unknown: {printable(census.reason or '')}")
     where = "" if census.scope == "node" else " in this subtree"

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sexton.detect.detectors.cpu.quota_throttling import stopped
+from sexton.detect.growth import latest_count
 from sexton.detect.leak import comparable_counts
 from sexton.detect.resets import in_window as resets_in
-from sexton.model.rows.cgroup import CgroupCensus, CgroupThrottle
+from sexton.model.rows.cgroup import CgroupThrottle
 from sexton.model.window import Window
 from sexton.series import paging
 from sexton.series.cores import core_series
@@ -63,11 +64,11 @@ def dying_over(window: Window) -> list[tuple[float, int]]:
 
 def why_uncounted(window: Window) -> str:
     """Why zombie growth could not be measured."""
-    rows = [row for batch in window.batches(CgroupCensus) or () for row in batch.rows[:1]]
-    if not rows:
+    census = latest_count(window)
+    if census is None:
         return "no cgroup hierarchy could be read"
-    if rows[-1].dying is None:
-        return rows[-1].reason or "this kernel reports only the total number of cgroups"
+    if census.dying is None:
+        return census.reason or "this kernel reports only the total number of cgroups"
     return "only one sample; watch longer"
 
 

@@ -13,10 +13,11 @@ from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
+from sexton.detect.growth import latest_count
 from sexton.detect.registry import Threshold
 from sexton.detect.rows_read import remembered
 from sexton.model.row import fields_of
-from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
+from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.window import Batch, Window
 
 GRACE = Threshold(
@@ -105,11 +106,10 @@ def already_dying(window: Window) -> AlreadyDying:
     found, _ = _joined(_in_order([*earlier, *(window.batches(CgroupEvent) or ())]))
     stayed = [death for death in found if death.released_s is None and death.died_s < begins]
     # There cannot be more than are dying now: the release of the others was missed.
-    census = window.latest(CgroupCensus) or ()
-    dying = next((row.dying for row in census if row.scope == "node"), None)
+    census = latest_count(window)
     most = len(stayed)
-    if dying is not None:
-        most = max(dying - (len(traced.unreleased) if traced else 0), 0)
+    if census is not None and census.scope == "node" and census.dying is not None:
+        most = max(census.dying - (len(traced.unreleased) if traced else 0), 0)
     lost = sum(row.lost for batch in window.earlier(CgroupEventGap) for row in batch.rows)
     whole = all(batch.follows for batch in earlier[1:])
     sure = not lost and whole and most >= len(stayed)

@@ -16,9 +16,8 @@ reached when the cost of one read per memcg, times their number, is 5 s.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from sexton.detect.deaths import Deaths
 from sexton.detect.registry import Threshold
 from sexton.detect.stems import split
 from sexton.model.finding import Evidence
@@ -27,6 +26,9 @@ from sexton.model.text import seconds
 from sexton.model.window import Window
 from sexton.series.rates import Amount
 from sexton.series.steps import last_pace, rise
+
+if TYPE_CHECKING:
+    from sexton.detect.deaths import Deaths  # which needs the count
 
 ENOUGH = Threshold(
     "enough", 5, "deaths in the window", "fewer are chance and no basis for a forecast"
@@ -88,6 +90,14 @@ def counts(window: Window) -> list[tuple[float, CgroupCensus]]:
         for row in batch.rows[:1]
         if row.dying is not None
     ]
+
+
+def latest_count(window: Window) -> CgroupCensus | None:
+    """The last census that could count the dying; if none could, the last one, which says why."""
+    last = next(iter(window.latest(CgroupCensus) or ()), None)
+    if (last is None or last.dying is None) and (counted := counts(window)):
+        return counted[-1][1]
+    return last
 
 
 def growth(window: Window) -> Growth | None:

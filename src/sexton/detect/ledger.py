@@ -35,12 +35,12 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.deaths import Deaths, already_dying, deaths
-from sexton.detect.growth import ENOUGH, dying_below, growth
+from sexton.detect.growth import ENOUGH, dying_below, growth, latest_count
 from sexton.detect.registry import Threshold
 from sexton.detect.rows_read import remembered
 from sexton.detect.stems import container, join, path_stem, split
 from sexton.model.chain import Strength
-from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, OfflineMemcg
+from sexton.model.rows.cgroup import CgroupDir, OfflineMemcg
 from sexton.model.rows.unit import RestartMark, Timer, Unit
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
@@ -409,8 +409,7 @@ def _dead(window: Window) -> _Dead:
     traced = deaths(window)
     before = already_dying(window)
     stayed = (*before.deaths, *(traced.unreleased if traced else ()))
-    census = window.latest(CgroupCensus) or ()
-    node = next((row.dying for row in census if row.scope == "node"), None)
+    census = latest_count(window)
     moved = growth(window)
     return _Dead(
         traced=traced,
@@ -418,7 +417,7 @@ def _dead(window: Window) -> _Dead:
         complete=before.sure and not (traced and traced.lost),
         listed=Counter(memcg.path for memcg in window.latest(OfflineMemcg) or ()),
         below=dying_below(window),
-        node=node,
+        node=census.dying if census is not None and census.scope == "node" else None,
         grown=moved.by if moved is not None else None,
         uptime_s=window.node.uptime_s if window.node is not None else None,
     )

@@ -25,12 +25,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from sexton.detect.deaths import already_dying, deaths
-from sexton.detect.growth import confirms, dying_below, growth
+from sexton.detect.growth import confirms, dying_below, growth, latest_count
 from sexton.detect.ledger import suspects
 from sexton.detect.rows_read import remembered
 from sexton.detect.stems import join, path_stem, pattern, split, unit_of
 from sexton.model.chain import Strength
-from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupResidual, OfflineMemcg
+from sexton.model.rows.cgroup import CgroupDir, CgroupResidual, OfflineMemcg
 from sexton.model.rows.unit import Unit
 from sexton.model.window import Window
 from sexton.series.steps import rise
@@ -219,10 +219,10 @@ def _unnamed(window: Window, heaps: _Heaps, counted: dict[str, int], path: str) 
     if counted:
         here = sum(heap.dying for (parent, _), heap in heaps.items() if parent == path)
         return max(counted.get(path, 0) - here, 0)
-    dying = next((row.dying for row in window.latest(CgroupCensus) or ()), None)
-    if dying is None:
+    census = latest_count(window)
+    if census is None or census.dying is None:
         return None
-    return max(dying - sum(heap.dying for heap in heaps.values()), 0)
+    return max(census.dying - sum(heap.dying for heap in heaps.values()), 0)
 
 
 def _with_bytes(window: Window, found: list[Owner]) -> list[Owner]:

@@ -42,11 +42,11 @@ from sexton.detect.families import (
     is_rstat,
     is_shortage,
 )
+from sexton.detect.growth import latest_count
 from sexton.detect.stacks import on_cores
 from sexton.explain.order import together
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
-from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.window import Window
 from sexton.series.cores import core_series
 
@@ -210,10 +210,10 @@ def kernel_share(window: Window, core: str, span: tuple[float, float]) -> float 
 
 def dying_share(window: Window) -> float | None:
     """The share of dying ones among memory cgroups, which is what a walk visits."""
-    census = window.latest(CgroupCensus)
-    if not census or not census[0].total or census[0].dying is None:
+    census = latest_count(window)
+    if census is None or not census.total or census.dying is None:
         return None
-    return census[0].dying / census[0].total
+    return census.dying / census.total
 
 
 def may_walk_dying_cgroups(work: Work, window: Window) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sexton.detect.deaths import Deaths, deaths
 from sexton.detect.findings import missing, reason
-from sexton.detect.growth import ENOUGH, Growth, growth, rate
+from sexton.detect.growth import ENOUGH, Growth, growth, latest_count, rate
 from sexton.detect.owners import (
     COUNTED,
     LEDGER,
@@ -72,15 +72,14 @@ class Tally(NamedTuple):
 
 def tally(window: Window) -> Tally:
     """Collect the numbers of a window."""
-    rows = [row for batch in window.batches(CgroupCensus) or () for row in batch.rows[:1]]
-    known = [row for row in rows if row.dying is not None]
-    census = (known or rows)[-1] if rows else None
+    census = latest_count(window)
     why = census.reason if census else reason(window.why_missing(CgroupCensus))
+    counted = census is not None and census.dying is not None
     residuals = window.latest(CgroupResidual)
     grown, traced = growth(window), deaths(window)
     return Tally(
         census=census,
-        why_unknown=None if known else why or "the kernel does not report it",
+        why_unknown=None if counted else why or "the kernel does not report it",
         held_bytes=None if residuals is None else sum(row.bytes for row in residuals),
         bytes_bound=any("upper bound" in row.method for row in residuals or ()),
         why_no_bytes=None if residuals is not None else reason(window.why_missing(CgroupResidual)),

@@ -31,11 +31,11 @@ from sexton.detect.churn import Churn, Family, churn
 from sexton.detect.deaths import GRACE
 from sexton.detect.detectors.cgroups import crash_looping_unit
 from sexton.detect.findings import AGAIN, missing, names, unknown, unread
-from sexton.detect.growth import ENOUGH, confirms, growth
+from sexton.detect.growth import ENOUGH, confirms, growth, latest_count
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
-from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupEvent
+from sexton.model.rows.cgroup import CgroupDir, CgroupEvent
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
 
@@ -146,7 +146,7 @@ def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
     """`None` if the family comes and goes as usual."""
     if family.deaths < REPEATED.value or family.deaths / seen.seconds < OFTEN.value:
         return None
-    census = next(iter(window.latest(CgroupCensus) or ()), None)
+    census = latest_count(window)
     dying = None if census is None else census.dying
     if seen.traced is None:
         moved = growth(window)

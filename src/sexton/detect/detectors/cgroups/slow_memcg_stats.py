@@ -25,7 +25,7 @@ they are live. Until then lengthen the interval of their readers (cAdvisor's
 from __future__ import annotations
 
 from sexton.detect.findings import absent, unknown
-from sexton.detect.growth import cost, is_bound
+from sexton.detect.growth import cost, is_bound, latest_count
 from sexton.detect.registry import Threshold, Treatment, detector
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, WalkCost
@@ -61,7 +61,7 @@ def detect(window: Window) -> Finding:
     if not walks:
         lacking = Missing("a memory.stat that can be timed", "sudo sexton diagnose")
         return unknown(NAME, "no memory statistics file could be timed here", (lacking,))
-    census = next(iter(window.latest(CgroupCensus) or ()), None)
+    census = latest_count(window)
     total = None if census is None else census.total
     vague = [walk for walk in walks if is_bound(walk, total)]
     sure = [walk for walk in walks if walk not in vague]

@@ -40,8 +40,8 @@ from sexton.detect.growth import (
     ENOUGH,
     ID_LIMIT,
     Growth,
-    counts,
     growth,
+    latest_count,
     limits,
     rate,
 )
@@ -93,12 +93,12 @@ _RATE = (GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, SETTLED)
 
 
 def _free(_finding: Finding, window: Window) -> list[Step]:
-    census = window.latest(CgroupCensus)
-    if not census or census[0].mount_point is None:
+    census = latest_count(window)
+    if census is None or census.mount_point is None:
         return []
     known = [owner for owner in owners(window) if owner.strength is not Strength.POSSIBLE]
     path = known[0].path if known else "/"
-    parent = f"{census[0].mount_point.rstrip('/')}{path.rstrip('/')}"
+    parent = f"{census.mount_point.rstrip('/')}{path.rstrip('/')}"
     if path == "/":
         return [
             Step(
@@ -108,7 +108,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
                 "none (follows events)",
             )
         ]
-    if census[0].version == 2:
+    if census.version == 2:
         command = f"echo 64M > {quote(printable(parent + '/memory.reclaim'))}"
         risk = "evicts cache of live siblings too; needs Linux 5.19 or later;"
         risk += " repeat as long as zombies are freed"
@@ -136,7 +136,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
 )
 def detect(window: Window) -> Finding:
     """The last count that could be made, judged against the live set."""
-    census = _census(window)
+    census = latest_count(window)
     if census is None or census.dying is None:
         return _cannot_tell(census)
     moved = growth(window)
@@ -174,14 +174,6 @@ def detect(window: Window) -> Finding:
         evidence=tuple(evidence),
         missing=tuple(lacking),
     )
-
-
-def _census(window: Window) -> CgroupCensus | None:
-    """The last count that could be made, else the last row, which says why not."""
-    if counted := counts(window):
-        return counted[-1][1]
-    rows = [row for batch in window.batches(CgroupCensus) or () for row in batch.rows[:1]]
-    return rows[-1] if rows else None
 
 
 def _cannot_tell(census: CgroupCensus | None) -> Finding:

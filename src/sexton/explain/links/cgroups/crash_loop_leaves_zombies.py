@@ -14,13 +14,13 @@ not explain them.
 from __future__ import annotations
 
 from sexton.detect.detectors.cgroups.zombie_memcgs import SHARE
+from sexton.detect.growth import latest_count
 from sexton.detect.ledger import Suspect, suspects
 from sexton.detect.owners import owners
 from sexton.detect.stems import split
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
-from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.window import Window
 
 FEW = 0.5
@@ -69,8 +69,8 @@ def strength_and_coverage(
 
 def dying_in(window: Window) -> int | None:
     """The number of dying memory cgroups, None if unknown."""
-    census = window.latest(CgroupCensus)
-    return census[0].dying if census else None
+    census = latest_count(window)
+    return None if census is None else census.dying
 
 
 def too_few(suspect: Suspect, window: Window) -> tuple[str, ...]:

@@ -9,12 +9,12 @@ link if dying cgroups outnumber the leaked ones: see `zombies_slow_stats`.
 
 from __future__ import annotations
 
+from sexton.detect.growth import latest_count
 from sexton.explain.links.cgroups.zombies_slow_stats import MOSTLY, small_and_slow
 from sexton.explain.links.cpu.zombie_walk_burns_core import dearest_walk
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
-from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.window import Window
 
 
@@ -26,9 +26,9 @@ from sexton.model.window import Window
 )
 def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
     """The share of leaked scopes in what is walked."""
-    census = window.latest(CgroupCensus)
+    census = latest_count(window)
     walk = dearest_walk(window)
-    if not census or walk is None or not census[0].total:
+    if census is None or walk is None or not census.total:
         return None
     left = [
         evidence.number
@@ -36,8 +36,8 @@ def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
         if "director" in evidence.unit + evidence.source
     ]
     leaked = max((number for number in left if number is not None), default=0.0)
-    total = census[0].total
-    if leaked < MOSTLY * total or (census[0].dying or 0) > leaked:
+    total = census.total
+    if leaked < MOSTLY * total or (census.dying or 0) > leaked:
         return None
     measured = walk.root_s is not None
     how = "measured" if measured else "extrapolated from a small subtree"

@@ -9,13 +9,13 @@ what is walked is alive: then live cgroups make it slow.
 
 from __future__ import annotations
 
-from sexton.detect.growth import cost
+from sexton.detect.growth import cost, latest_count
 from sexton.explain.held import dying_share
 from sexton.explain.links.cpu.zombie_walk_burns_core import dearest_walk
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
-from sexton.model.rows.cgroup import CgroupCensus, WalkCost
+from sexton.model.rows.cgroup import WalkCost
 from sexton.model.text import seconds
 from sexton.model.window import Window
 
@@ -44,8 +44,8 @@ def join(_cause: Finding, _effect: Finding, window: Window) -> Bond | None:
 
 def small_and_slow(walk: WalkCost, window: Window) -> tuple[str, ...]:
     """Evidence against: a small part takes as long as the whole, so their number is not why."""
-    census = window.latest(CgroupCensus)
-    total = (census[0].total if census else None) or 0
+    census = latest_count(window)
+    total = (census.total if census else None) or 0
     if walk.memcgs * 10 > total or walk.measured_s * 2 < cost(walk):
         return ()
     few = f"{walk.memcgs:,} of {total:,} memory cgroups"

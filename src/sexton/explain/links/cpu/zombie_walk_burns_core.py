@@ -20,7 +20,7 @@ the same seconds, or one that could not be judged, makes the link *possible* (se
 from __future__ import annotations
 
 from sexton.detect.growth import cost as walk_cost
-from sexton.detect.growth import is_bound
+from sexton.detect.growth import is_bound, latest_count
 from sexton.explain.held import (
     HARDLY,
     MOST,
@@ -38,7 +38,7 @@ from sexton.explain.held import (
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
-from sexton.model.rows.cgroup import CgroupCensus, WalkCost
+from sexton.model.rows.cgroup import WalkCost
 from sexton.model.text import seconds
 from sexton.model.window import Window
 
@@ -130,8 +130,8 @@ def _by_reader(effect: Finding, walk: WalkCost | None) -> Bond | None:
 
 def dearest_walk(window: Window) -> WalkCost | None:
     """The slowest read whose cost is known; an upper bound proves nothing."""
-    census = window.latest(CgroupCensus)
-    total = census[0].total if census else None
+    census = latest_count(window)
+    total = census.total if census else None
     known = [cost for cost in window.latest(WalkCost) or () if not is_bound(cost, total)]
     return max(known, key=walk_cost, default=None)
 
