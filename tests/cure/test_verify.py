@@ -11,6 +11,7 @@ from sexton.cli.fix.verify import _watch
 from sexton.cure import measures
 from sexton.cure.journal import Run, StepRecord
 from sexton.cure.verify import Met, heading, verify
+from sexton.detect.growth import counts, growth, rate
 from sexton.host.host import open_host
 from sexton.model.rows.cgroup import CgroupCensus, CgroupThrottle
 from sexton.model.rows.cpu import CoreTimes
@@ -20,6 +21,7 @@ from sexton.model.rows.net import Nic, NicCounter
 from sexton.model.rows.unit import Unit
 from sexton.model.window import Batch, Window
 from sexton.reports.text.fix import verified_json, verify_text
+from sexton.reports.text.zombies import tally, zombies_json
 from sexton.sources.cgroupfs.census import take
 from sexton.sources.cgroupfs.layout import read_layout
 from tests.cure.reclaim.made import zombies
@@ -163,7 +165,7 @@ def test_why_the_dead_could_not_be_counted_is_said_in_the_censuss_words(reason, 
     assert said in slope.note
 
 
-def test_a_single_count_is_no_slope():
+def test_a_single_count_is_no_pace():
     found = verify(told(), make_window([(0.0, rows(0.0)), (600.0, rows(600.0)[1:])]))
     assert found.results[0].met is Met.UNKNOWN
     assert "watch longer" in found.results[0].note
@@ -201,10 +203,17 @@ def test_the_text_says_what_failed_and_what_to_do_within_the_width():
     assert all(len(line) <= 72 for line in text.splitlines() if "exit" not in line)
 
 
-def test_a_slope_is_of_counts_by_one_method_only():
+def test_the_pace_is_that_of_the_verdict_and_of_counts_by_one_method_only():
     first = CgroupCensus("v1", 1, "/m", "subtree", None, 5, 900, "other", None)
-    readings = [(0.0, [first]), (10.0, [rows(0)[0]]), (20.0, [rows(0)[0]])]
-    assert measures.dying_over(make_window(readings)) == [(10.0, 60), (20.0, 60)]
+    readings = [(0.0, [first]), *((10.0 * (at + 1), rows(0, dying=dying)[:1])
+                                  for at, dying in enumerate((60, 60, 60, 72)))]  # fmt: skip
+    window = make_window(readings)
+    moved, rate = growth(window), measures.measure(window)[measures.PACE]
+    assert moved is not None
+    assert (moved.by, moved.seconds, rate) == (12, 30.0, pytest.approx(24))
+    assert rate(moved, None) == pytest.approx(rate / 60)
+    assert zombies_json(tally(window))["growth"]["per_hour"] == pytest.approx(rate * 60)
+    assert verify(told(), window).results[0].now == "+24.0"
 
 
 @pytest.mark.alone
@@ -218,8 +227,7 @@ def test_on_a_node_that_can_be_counted_the_slope_is_known_and_rising_zombies_fai
         digging = beside.submit(lambda: [maker.make(100) for _ in range(8)])
         window = _watch(6.0)
         digging.result()
-    points = measures.dying_over(window)
-    assert len(points) >= 3
+    assert len(counts(window)) >= 3
     slope = verify(told(), window).results[0]
     assert slope.met is Met.NO, slope
     assert slope.now.startswith("+")

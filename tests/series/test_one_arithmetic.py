@@ -63,7 +63,6 @@ ALLOWED = {
         "before.seconds - after.seconds": "how long two walks of ours took",
         "read.seconds - last": "how long two walks of ours took",
     },
-    "cure/verify.py": {"points[-1][0] - points[0][0]": "moments of readings"},
     "detect/churn.py": {
         "edges[1] - edges[0]": "moments of readings",
         "later - earlier": "moments of deaths",

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sexton.detect.detectors.cpu.quota_throttling import stopped
-from sexton.detect.growth import latest_count
-from sexton.detect.leak import comparable_counts
+from sexton.detect.growth import growth, latest_count
 from sexton.detect.resets import in_window as resets_in
 from sexton.model.rows.cgroup import CgroupThrottle
 from sexton.model.window import Window
@@ -18,11 +17,10 @@ from sexton.series import paging
 from sexton.series.cores import core_series
 from sexton.series.rates import Amount
 from sexton.series.restarts import restarts
-from sexton.series.steps import slope
 
 #: Names of the measures in a plan's `baseline`.
 DYING = "dying"
-SLOPE = "zombies_per_minute"
+PACE = "zombies_per_minute"
 CORE = "core_{}_kernel_percent"
 THROTTLED = "throttled_ms_per_second"
 RECLAIM = "reclaim_pages_per_second"
@@ -36,10 +34,10 @@ def measure(
 ) -> dict[str, float]:
     """All measures that the window allows."""
     found: dict[str, float] = {SECONDS: window.seconds}
-    if counted := dying_over(window):
-        found[DYING] = float(counted[-1][1])
-    if (rate := slope(counted)) is not None:
-        found[SLOPE] = rate * 60
+    if (counted := latest_count(window)) is not None and counted.dying is not None:
+        found[DYING] = float(counted.dying)
+    if (moved := growth(window)) is not None:
+        found[PACE] = moved.rate * 60
     busy = core_shares(window)
     for core in cores:
         if core in busy:
@@ -55,11 +53,6 @@ def measure(
         if unit in counted_restarts:
             found[RESTARTS.format(unit)] = float(counted_restarts[unit].count)
     return found
-
-
-def dying_over(window: Window) -> list[tuple[float, int]]:
-    """Every zombie count made with the same method as the last one."""
-    return [(count.mono_s, count.dying) for count in comparable_counts(window)]
 
 
 def why_uncounted(window: Window) -> str:

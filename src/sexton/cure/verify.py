@@ -15,14 +15,14 @@ from sexton.cure import measures
 from sexton.cure.journal import STOPPED as STOPPED_EARLY
 from sexton.cure.journal import Run
 from sexton.cure.remedy import detail_lines, remedy
-from sexton.detect.growth import ENOUGH
+from sexton.detect.growth import ENOUGH, growth
 from sexton.detect.registry import Threshold
 from sexton.model.plan import Plan
 from sexton.model.rows.unit import Unit
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.steps import rise, slope
+from sexton.series.steps import rise
 
 SAME = Threshold("same", 20, "% more", "normal variation between two windows")
 SCANNED = Threshold("scanned", 1_000, "pages/s", "4 MB/s, as much as caching a log file takes")
@@ -100,7 +100,7 @@ def verify(run: Run, window: Window) -> Verified:
     cores, units = saturated_cores(plan), targets(run)
     now = measures.measure(window, cores, units)
     at_apply = run.start.get(measures.DYING, before.get(measures.DYING))
-    results = [_slope(before, window), *(_restarts(window, now, unit) for unit in units)]
+    results = [_rate(before, window), *(_restarts(window, now, unit) for unit in units)]
     if any(remedy(step.remedy).RECLAIMS for step in run.steps):
         results.insert(0, _fewer(at_apply, now.get(measures.DYING)))
     results += [_core(before, now, core) for core in cores]
@@ -140,20 +140,18 @@ def _fewer(before: Any, now: float | None) -> CriterionResult:
     return CriterionResult(what, earlier, f"{now:,.0f}", met, source, note)
 
 
-def _slope(before: Mapping[str, Any], window: Window) -> CriterionResult:
-    what, source = "zombies per minute", "census, least squares"
-    earlier = _number(before.get(measures.SLOPE), "{:+.1f}")
-    points = measures.dying_over(window)
-    rate = slope(points)
-    if rate is None:
+def _rate(before: Mapping[str, Any], window: Window) -> CriterionResult:
+    what, source = "zombies per minute", "census, first and last"
+    earlier = _number(before.get(measures.PACE), "{:+.1f}")
+    moved = growth(window)
+    if moved is None:
         why = measures.why_uncounted(window)
         return CriterionResult(what, earlier, "?", Met.UNKNOWN, source, f"not counted: {why}")
-    more = rise(points[0][1], points[-1][1])
-    note = f"{points[0][1]:,} to {points[-1][1]:,} in {duration(points[-1][0] - points[0][0])}"
-    if 0 < more < ENOUGH.value:
+    note = f"{moved.first:,} to {moved.last:,} in {duration(moved.seconds)}"
+    if 0 < moved.by < ENOUGH.value:
         note += f"; fewer than {ENOUGH.value:.0f} is noise"
-    met = _met(rate <= 0 or more < ENOUGH.value)
-    return CriterionResult(what, earlier, f"{rate * 60:+.1f}", met, source, note)
+    now = f"{moved.rate * 60:+.1f}"
+    return CriterionResult(what, earlier, now, _met(moved.by < ENOUGH.value), source, note)
 
 
 def _restarts(window: Window, now: Mapping[str, float], unit: str) -> CriterionResult:

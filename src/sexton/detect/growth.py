@@ -67,6 +67,11 @@ class Growth(NamedTuple):
         return rise(self.first, self.last)
 
     @property
+    def rate(self) -> float:
+        """Per second."""
+        return Amount(self.by, self.seconds).rate
+
+    @property
     def draining(self) -> bool:
         """Fewer than at the start, and still falling fast at the end: a backlog that empties.
 
@@ -82,35 +87,42 @@ class Growth(NamedTuple):
         return 100.0 / -step if step is not None and self.draining else None
 
 
-def counts(window: Window) -> list[tuple[float, CgroupCensus]]:
-    """Every census that could count the dying, with its time (monotonic seconds)."""
-    return [
-        (batch.mono_s, row)
-        for batch in window.batches(CgroupCensus) or ()
-        for row in batch.rows[:1]
-        if row.dying is not None
-    ]
+class Count(NamedTuple):
+    mono_s: float
+    dying: int
+    live: int | None
 
 
 def latest_count(window: Window) -> CgroupCensus | None:
     """The last census that could count the dying; if none could, the last one, which says why."""
     last = next(iter(window.latest(CgroupCensus) or ()), None)
-    if (last is None or last.dying is None) and (counted := counts(window)):
-        return counted[-1][1]
-    return last
+    if last is not None and last.dying is not None:
+        return last
+    read = reversed(window.batches(CgroupCensus) or ())
+    counted = (row for batch in read for row in batch.rows[:1] if row.dying is not None)
+    return next(counted, last)
+
+
+def counts(window: Window) -> list[Count]:
+    """Every count of the dying by the same method as the last one."""
+    last = latest_count(window)
+    return [
+        Count(batch.mono_s, row.dying, row.live)
+        for batch in window.batches(CgroupCensus) or ()
+        for row in batch.rows[:1]
+        if row.dying is not None and last is not None
+        and (row.scope, row.method) == (last.scope, last.method)
+    ]  # fmt: skip
 
 
 def growth(window: Window) -> Growth | None:
     """Between the first and the last count; `None` if there is only one."""
     counted = counts(window)
-    if len(counted) < 2:
+    if not counted or counted[-1].mono_s <= counted[0].mono_s:
         return None
-    (start, before), (end, after) = counted[0], counted[-1]
-    same_method = (before.scope, before.method) == (after.scope, after.method)
-    if not same_method or end <= start:
-        return None
-    step = last_pace([(at, count.dying or 0) for at, count in counted], _APART_S)
-    return Growth(before.dying or 0, after.dying or 0, end - start, step)
+    first, last = counted[0], counted[-1]
+    step = last_pace([(count.mono_s, count.dying) for count in counted], _APART_S)
+    return Growth(first.dying, last.dying, last.mono_s - first.mono_s, step)
 
 
 def rate(moved: Growth | None, traced: Deaths | None) -> float | None:
@@ -119,7 +131,7 @@ def rate(moved: Growth | None, traced: Deaths | None) -> float | None:
     The census comes first, since it also counts what was freed meanwhile.
     """
     if moved is not None:
-        return Amount(moved.by, moved.seconds).rate if moved.by >= ENOUGH.value else None
+        return moved.rate if moved.by >= ENOUGH.value else None
     if traced is None or traced.seconds <= 0:
         return None
     number = len(traced.unreleased)

@@ -19,7 +19,7 @@ import numpy as np
 
 from sexton.detect.churn import Family, churn, gaps
 from sexton.detect.deaths import GRACE, Deaths
-from sexton.detect.growth import ENOUGH, confirms, counts, growth
+from sexton.detect.growth import ENOUGH, Count, confirms, counts, growth
 from sexton.detect.registry import Threshold
 from sexton.model.finding import Severity
 from sexton.model.window import Window
@@ -70,15 +70,9 @@ class Leak(NamedTuple):
         return Severity.WARNING if hours <= SOON.value else None
 
 
-class Count(NamedTuple):
-    mono_s: float
-    dying: int
-    live: int | None
-
-
 def leak(window: Window) -> Leak | None:
     """The leak that goes on at the window's end; `None` if none is proven."""
-    counted = comparable_counts(window)
+    counted = counts(window)
     moved = growth(window)
     if not counted or (moved is not None and moved.draining):
         return None
@@ -102,16 +96,6 @@ def leak(window: Window) -> Leak | None:
         f"{leaking[0].shown}{others}",
         "tracefs cgroup_rmdir, cgroup_release",
     )
-
-
-def comparable_counts(window: Window) -> list[Count]:
-    """Every count made by the same method as the last one."""
-    every = counts(window)
-    return [
-        Count(mono_s, row.dying or 0, row.live)
-        for mono_s, row in every
-        if (row.scope, row.method) == (every[-1][1].scope, every[-1][1].method)
-    ]
 
 
 def _ripe_end(traced: Deaths) -> float:

@@ -61,22 +61,6 @@ def known_sum(moved: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def slope(points: Sequence[tuple[float, float]]) -> float | None:
-    """Least-squares slope of a gauge, per second; `None` for fewer than two moments.
-
-    >>> slope([(0.0, 10), (1.0, 12), (2.0, 14)]), slope([(0.0, 1)])
-    (2.0, None)
-    """
-    if len(points) < 2:
-        return None
-    middle = sum(at for at, _ in points) / len(points)
-    mean = sum(value for _, value in points) / len(points)
-    spread = sum((at - middle) ** 2 for at, _ in points)
-    if spread <= 0:
-        return None
-    return sum((at - middle) * (value - mean) for at, value in points) / spread
-
-
 def last_pace(levels: Sequence[tuple[float, float]], least_s: float) -> float | None:
     """How fast a gauge moved at the end, in per cent of itself per second: since the last moment
     at least `least_s` before the end. `None` if there is no such moment.
