@@ -21,6 +21,7 @@ from sexton.model.rows.net import NetDevice, Nic, NicCounter
 from sexton.model.rows.node import Node
 from sexton.model.rows.task import Process, Thread
 from sexton.model.window import Batch, SourceState, Window
+from sexton.series.cores import all_cores, core_series
 from tests.support.examples import examples
 
 WALL = 1_700_000_000.0
@@ -157,6 +158,17 @@ def test_a_counter_that_went_backwards_gives_no_rate():
     assert load.rx_bytes is None
     backwards = Window({CoreTimes: [batch(0, core(0, 9, 9, 9, 9)), batch(1, core(0, 1, 1, 1, 1))]})
     assert core_loads(backwards) == ()
+
+
+def test_the_average_is_the_share_of_the_time_that_all_cores_were_given():
+    before = [core(0, 0, 0, 0, 0), core(1, 0, 0, 0, 0)]
+    after = [core(0, 1000, 0, 0, 0), core(1, 0, 0, 0, 250)]  # taken offline after a quarter
+    window = Window({CoreTimes: [batch(0, *before), batch(1, *after)]})
+    series = core_series(window)
+    assert series is not None
+    (share,) = all_cores(series).over(0.0, 1.0).values()
+    assert share.user == pytest.approx(80)
+    assert "80% busy on average" in "\n".join(shown(window, 100, 24))
 
 
 def test_a_process_of_one_thread_stands_for_it_and_one_of_many_does_not():

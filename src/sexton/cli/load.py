@@ -23,7 +23,7 @@ from sexton.model.rows.task import Process, Thread
 from sexton.model.text import printable
 from sexton.model.window import Window, columns_of
 from sexton.series.catalogue import metric
-from sexton.series.cores import PARTS, from_columns
+from sexton.series.cores import PARTS, CoreSeries, all_cores, from_columns
 from sexton.series.meter import latest
 from sexton.series.tasks import Task, TaskStep, kernel_ms, task_steps
 
@@ -92,10 +92,22 @@ class NicLoad(NamedTuple):
 
 def core_loads(window: Window) -> tuple[CoreLoad, ...] | None:
     """By core number; `None` until there are two readings."""
+    series = _last_step(window)
+    return None if series is None else _shares(series)
+
+
+def all_cores_load(window: Window) -> CoreLoad | None:
+    """All cores as one: a core that was given more time weighs more."""
+    series = _last_step(window)
+    return None if series is None else next(iter(_shares(all_cores(series))), None)
+
+
+def _last_step(window: Window) -> CoreSeries | None:
     columns = columns_of((window.batches(CoreTimes) or ())[-2:], CoreTimes, PARTS)
-    series = None if columns is None else from_columns((columns,))
-    if series is None:
-        return None
+    return None if columns is None else from_columns((columns,))
+
+
+def _shares(series: CoreSeries) -> tuple[CoreLoad, ...]:
     last = series.over(float(series.start[-1]), float(series.end[-1]))
     return tuple(
         CoreLoad(core, shares.user / 100, shares.system / 100, shares.softirq / 100)

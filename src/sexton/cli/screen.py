@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from sexton.cli.load import CoreLoad, TaskLoad, core_loads, nic_loads, worst_tasks
+from sexton.cli.load import CoreLoad, TaskLoad, all_cores_load, core_loads, nic_loads, worst_tasks
 from sexton.detect.deaths import deaths
 from sexton.detect.findings import reason
 from sexton.detect.growth import growth, latest_count
@@ -25,6 +25,7 @@ from sexton.model.rows.node import Node
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window
 from sexton.reports.text.blocks import grant_for
+from sexton.series.rates import lasts
 
 _USER, _SYSTEM, _SOFTIRQ = ("░", "green"), ("█", "red"), ("▒", "magenta")
 _GAP = 2
@@ -48,7 +49,7 @@ def frame(window: Window, width: int, height: int) -> Text:
     width, height = max(width, 40), max(height, 10)
     loads = core_loads(window)
     tasks = worst_tasks(window)
-    head = [_title(window, width), _summary(loads, width)]
+    head = [_title(window, width), _summary(loads, all_cores_load(window), width)]
     fixed = [_zombies(window), *_nics(window, width)]
     room = height - len(head) - len(fixed) - 4  # a blank line around the cores, one for events
     cores: list[Text] = []
@@ -97,14 +98,13 @@ def _title(window: Window, width: int) -> Text:
     return left
 
 
-def _summary(loads: Sequence[CoreLoad] | None, width: int) -> Text:
+def _summary(loads: Sequence[CoreLoad] | None, every: CoreLoad | None, width: int) -> Text:
     if loads == ():
         return Text(" no rates: this tree is a copy, and its counters do not change")
-    if not loads:
+    if not loads or every is None:
         return Text(" measuring: rates need a second reading")
-    mean = sum(load.busy for load in loads) / len(loads)
     worst = max(loads, key=lambda load: load.kernel)
-    text = Text(f" {count(len(loads), 'core')}, {mean:.0%} busy on average; ")
+    text = Text(f" {count(len(loads), 'core')}, {every.busy:.0%} busy on average; ")
     style = "bold red" if worst.is_held else ""
     text.append(f"most kernel time: core {worst.cpu}, {worst.kernel:.0%}", style)
     for words in ((" user  ", " system  ", " softirq "), ("u ", "s ", "i ")):
@@ -213,7 +213,7 @@ def _zombies(window: Window) -> Text:
     text.append(f"{census.dying:,}", "bold")
     text.append(f" and {count(census.live or 0, 'live memory cgroup')}{where}")
     grown = growth(window)
-    if grown is not None and grown.seconds >= 0.9:
+    if grown is not None and lasts(grown.seconds, 1.0):
         words = f"{grown.by:+,} in" if grown.by else "steady for"
         text.append(f" · {words} {seconds(grown.seconds)}")
     traced = deaths(window)
