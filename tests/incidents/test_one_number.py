@@ -34,11 +34,13 @@ from lab.synthetic import write
 from sexton.cli.load import top_json
 from sexton.cli.screen import frame
 from sexton.cure.measures import CORE, DYING, RESETS, RESTARTS, measure
+from sexton.detect.detectors.cgroups.crash_looping_unit import detect as crash_looping_unit
 from sexton.detect.detectors.cgroups.zombie_memcgs import detect as zombie_memcgs
 from sexton.detect.ledger import suspects
 from sexton.detect.owners import owners
 from sexton.detect.resets import ONE_RESET
 from sexton.detect.waits import WAIT
+from sexton.explain.event_times import occasions
 from sexton.explain.held import dying_share
 from sexton.explain.links.cgroups.crash_loop_leaves_zombies import dying_in
 from sexton.explain.why import explain as asked
@@ -54,7 +56,7 @@ from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.cpu import CoreTimes, SoftirqWait
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import Nic
-from sexton.model.rows.unit import Unit
+from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
 from sexton.model.text import seconds as duration
 from sexton.model.why import Subject, Why
 from sexton.model.window import Window
@@ -70,7 +72,7 @@ from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER, UNIT_R
 from sexton.series.cores import CoreSeries, all_cores, core_series
 from sexton.store.recording import Recording
 from tests.support.synthetic import INCIDENT, small
-from tests.support.windows import make_window
+from tests.support.windows import EPOCH, make_window
 
 #: A tile holds half per cents, of system time and of softirq time.
 TILE = 0.52
@@ -476,6 +478,29 @@ def test_restarts_of_a_unit_are_one_number(name: str):
     mean, _ = builder.values(span, columns)
     at = [line for line, _ in builder.shown()].index((unit,))
     assert float(mean[at, 0]) / 60 * spent.sum() == pytest.approx(counted, abs=0.01)
+
+
+def test_restarts_of_a_counter_that_was_cleared_are_those_of_the_journal_everywhere():
+    def unit(restarts: int, started_s: float) -> Unit:
+        return Unit("a.service", "loaded", "activating", "auto-restart", None, restarts, "always",
+                    None, int(started_s * 1e6), None, None, None, None, None, "")  # fmt: skip
+
+    at = [*((91 + n, 5.0 * n) for n in range(5)), *((1 + n, 25 + 5.0 * n) for n in range(4))]
+    marks = [RestartMark("a.service", counter, EPOCH + mono_s) for counter, mono_s in at]
+    manager = ServiceManager("systemd", "252", "bus")
+    census = CgroupCensus("v1", 1, "/m", "node", 199, 100, 99, "m", None)
+    window = make_window(
+        [(0.0, [manager, unit(90, 0.5)]), (50.0, [manager, census, unit(4, 40.5), *marks, *marks])]
+    )
+    finding = crash_looping_unit(window)
+    restarts, period = finding.evidence[:2]
+    assert restarts.value == "99 so far, 9 in this window (counter cleared meanwhile)"
+    assert (period.number, period.source) == (5.0, "restart counter in the journal")
+    assert measure(window, units=("a.service",))[RESTARTS.format("a.service")] == 9
+    (suspect,) = suspects(window)
+    assert (suspect.ratio, suspect.period_s) == (1.0, 5.0)
+    why = occasions(Subject("unit", "a.service"), window, (finding,))
+    assert len(why.moments) == 9 or why.note.startswith("9 restarts")
 
 
 @every_incident

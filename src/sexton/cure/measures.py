@@ -51,7 +51,7 @@ def measure(
     counted_restarts = restarts(window)
     for unit in units:
         if unit in counted_restarts:
-            found[RESTARTS.format(unit)] = float(counted_restarts[unit].count)
+            found[RESTARTS.format(unit)] = float(counted_restarts[unit].recent)
     return found
 
 

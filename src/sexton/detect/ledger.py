@@ -27,25 +27,24 @@ container forever without restarting a unit, so `NRestarts` stays 0.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from sexton.detect.deaths import Deaths, already_dying, deaths
+from sexton.detect.detectors.cgroups.crash_looping_unit import SEEN
 from sexton.detect.growth import ENOUGH, dying_below, growth, latest_count
 from sexton.detect.registry import Threshold
 from sexton.detect.rows_read import remembered
 from sexton.detect.stems import container, join, path_stem, split
 from sexton.model.chain import Strength
 from sexton.model.rows.cgroup import CgroupDir, OfflineMemcg
-from sexton.model.rows.unit import RestartMark, Timer, Unit
+from sexton.model.rows.unit import Timer, Unit
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
+from sexton.series import restarts as restarted
 from sexton.series.directories import turnover
-from sexton.series.restarts import RestartCount, marked, restarts
 
 
 class Account(NamedTuple):
@@ -65,62 +64,21 @@ class Account(NamedTuple):
 
 
 def units(window: Window) -> Iterator[Account]:
-    counts = restarts(window)
-    journal = _journal(window)
-    rows = {unit.name: unit for unit in window.latest(Unit) or ()}
-    for name in {**counts, **journal}:
-        seen = counts.get(name, RestartCount(0, 0, False, 0.0))
-        marks = journal.get(name, _Marks(0, 0, None))
-        total = max(seen.since_boot, marks.total)
-        if not total:
+    seen = restarted.units(window)
+    for name, counted in restarted.restarts(window).items():
+        if not counted.total:
             continue
-        unit = rows.get(name)
+        unit = seen[name].unit if name in seen else None
         waiting = unit is not None and "auto-restart" in unit.sub_state
         yield Account(
             owner=name,
             path=(unit.cgroup if unit is not None else None) or f"/system.slice/{name}",
             kind="unit",
-            total=total,
-            recent=max(seen.count, marks.recent),
-            active=seen.count > 0 or marks.recent > 0 or waiting,
-            period_s=_period(unit, seen, marks),
+            total=counted.total,
+            recent=counted.recent,
+            active=counted.recent > 0 or waiting,
+            period_s=counted.period_s(SEEN.value),
         )
-
-
-class _Marks(NamedTuple):
-    """One unit's restarts in the journal."""
-
-    total: int
-    recent: int
-    period_s: float | None
-
-
-def _journal(window: Window) -> dict[str, _Marks]:
-    by_unit: dict[str, list[RestartMark]] = defaultdict(list)
-    for mark in window.all(RestartMark) or ():
-        by_unit[mark.unit].append(mark)
-    found = {}
-    for unit, marks in by_unit.items():
-        marks.sort(key=lambda mark: mark.wall_s)
-        total, periods = marked(marks)
-        recent = sum(1 for mark in marks if window.start <= mark.wall_s <= window.end)
-        period_s = float(np.median(periods)) if len(periods) > 1 else None
-        found[unit] = _Marks(total, recent, period_s)
-    return found
-
-
-def _period(unit: Unit | None, seen: RestartCount, marks: _Marks) -> float | None:
-    """Observed if there were enough restarts, else computed from the unit's settings."""
-    if seen.count >= ENOUGH.value and seen.seconds > 0:
-        return seen.seconds / seen.count
-    if marks.period_s is not None:
-        return marks.period_s
-    if unit is None or unit.restart_delay_us is None:
-        return None
-    started, ended = unit.main_start_us, unit.main_exit_us
-    if not started or not ended or ended < started:
-        return None
-    return (unit.restart_delay_us + ended - started) / 1e6
 
 
 def timers(window: Window) -> Iterator[Account]:

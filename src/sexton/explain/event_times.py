@@ -163,7 +163,7 @@ def _restarted(subject: Subject, window: Window) -> int:
     """Restarts of the unit in the window."""
     counted = restarts(window)
     mine = (found for name, found in counted.items() if printable(name) == subject.name)
-    return next((found.count for found in mine), 0)
+    return next((found.recent for found in mine), 0)
 
 
 def _is_near(moment: float, others: Sequence[float]) -> bool:

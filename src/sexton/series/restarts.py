@@ -1,4 +1,7 @@
-"""How often each unit restarted in the window, from systemd's `NRestarts`.
+"""How often each unit restarted, and its period: by systemd's `NRestarts` and by the journal.
+
+The journal has the counter of every restart, also of units that systemd did not list in time, and
+from before the counter was cleared. Whichever of the two knows more restarts is right.
 
 `NRestarts` counts automatic restarts only. ``systemctl reset-failed`` and a manual start after a
 stop clear it, so it can go down. The rules:
@@ -11,9 +14,12 @@ stop clear it, so it can go down. The rules:
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,9 +45,100 @@ class RestartCount:
     seconds: float
 
 
-def restarts(window: Window) -> Mapping[str, RestartCount]:
-    """Restarts by unit name, without units whose counter was never read."""
-    return window.keep("restarts", lambda: restarts_in(window.columns(Unit, FIELDS)))
+class Seen(NamedTuple):
+    """One unit as it was read last.
+
+    `ended` is the last reading of a complete run, of a failed run if there is one: from a start on,
+    systemd reports status 0 and success, whatever the end before it was, and its properties are
+    read one by one, so that a start may fall between them.
+    """
+
+    unit: Unit
+    ended: Unit | None
+
+    @property
+    def delay_s(self) -> float | None:
+        """From an end to the next start."""
+        delay = self.unit.restart_delay_us
+        return None if delay is None else delay / 1e6
+
+    @property
+    def run_s(self) -> float | None:
+        """How long its last complete run took."""
+        if self.ended is None:
+            return None
+        return ((self.ended.main_exit_us or 0) - (self.ended.main_start_us or 0)) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """Restarts of one unit: `recent` in `seconds` of the window, `total` so far, as far as known.
+
+    `rebased` means that its counter went down in the window, so `recent` is a lower bound.
+    `measured_s` are periods: the mean by `NRestarts`, and the median by the journal.
+    """
+
+    recent: int
+    seconds: float
+    total: int
+    rebased: bool
+    measured_s: tuple[float | None, float | None]
+    settings_s: float | None
+
+    def period_s(self, enough: float) -> float | None:
+        """From one start to the next: measured if it restarted often enough in the window or the
+        journal has it, else computed from its restart delay and its last run."""
+        mean, median = self.measured_s
+        known = (mean if self.recent >= enough else None, median, self.settings_s, mean)
+        return next((period for period in known if period is not None), None)
+
+
+def units(window: Window) -> Mapping[str, Seen]:
+    """Every unit that was read, by name."""
+    return window.keep("units", lambda: _units(window))
+
+
+def _units(window: Window) -> dict[str, Seen]:
+    found: dict[str, Seen] = {}
+    for unit in window.changes(Unit):
+        ended = found[unit.name].ended if unit.name in found else None
+        whole = unit.main_start_us and (unit.main_exit_us or 0) >= unit.main_start_us
+        if whole and (ended is None or without_fault(ended) or not without_fault(unit)):
+            ended = unit
+        found[unit.name] = Seen(unit, ended)
+    return found
+
+
+def without_fault(unit: Unit) -> bool:
+    return unit.exit_status == 0 and unit.result in (None, "success")
+
+
+def restarts(window: Window) -> Mapping[str, Restarts]:
+    """Restarts by unit name, without units of which neither counter was read."""
+    return window.keep("restarts", lambda: _restarts(window))
+
+
+def _restarts(window: Window) -> dict[str, Restarts]:
+    counts, seen = restarts_in(window.columns(Unit, FIELDS)), units(window)
+    marks: dict[str, list[RestartMark]] = defaultdict(list)
+    for mark in sorted({*(window.all(RestartMark) or ())}, key=attrgetter("wall_s", "counter")):
+        marks[mark.unit].append(mark)
+    found = {}
+    for name in {**counts, **marks}:
+        counted = counts.get(name, RestartCount(0, 0, False, 0.0))
+        total, periods = marked(marks[name]) if name in marks else (0, [])
+        logged = sum(window.start <= mark.wall_s <= window.end for mark in marks.get(name, ()))
+        recent, seconds, mean = logged, window.seconds, None
+        if counted.count >= logged:
+            recent, seconds = counted.count, counted.seconds
+            mean = seconds / recent if recent > 1 and seconds > 0 else None
+        median = float(np.median(periods)) if len(periods) > 1 else None
+        unit = seen.get(name)
+        delay, ran = (unit.delay_s, unit.run_s) if unit is not None else (None, None)
+        settings = None if delay is None or ran is None else delay + ran
+        total = max(counted.since_boot, total, recent)
+        found[name] = Restarts(recent, seconds, total, counted.rebased, (mean, median), settings)
+    return found
 
 
 def marked(marks: Sequence[RestartMark]) -> tuple[int, list[float]]:
@@ -64,7 +161,7 @@ def marked(marks: Sequence[RestartMark]) -> tuple[int, list[float]]:
 
 
 def restarts_in(pieces: Iterable[Columns]) -> dict[str, RestartCount]:
-    """The same for columns in pieces.
+    """By `NRestarts`, from columns in pieces.
 
     >>> from sexton.model.window import Batch, columns_of
     >>> def unit(restarts, start):

@@ -100,7 +100,7 @@ def _running(seen: Evidence) -> set[str]:
         return set()
     awake = {name for name, unit in seen.units.items() if unit.active_state != "inactive"}
     # A unit that crash-loops may be inactive at the moment.
-    looping = {name for name, counted in seen.restarts.items() if counted.count}
+    looping = {name for name, counted in seen.restarts.items() if counted.recent}
     return awake | looping | set(seen.timers)
 
 

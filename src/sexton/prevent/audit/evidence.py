@@ -21,7 +21,7 @@ from sexton.model.rows.node import Node
 from sexton.model.rows.task import Process, ProcessCgroup
 from sexton.model.rows.unit import ServiceManager, Timer, Unit
 from sexton.model.window import Window
-from sexton.series.restarts import RestartCount, restarts
+from sexton.series.restarts import Restarts, restarts
 from sexton.series.steps import span
 from sexton.series.tasks import task_steps
 from sexton.sources.services import last_logged, relations
@@ -79,7 +79,7 @@ class Evidence:
     connections: Mapping[str, Connections] | None = None
     usage: Mapping[str, Usage] | None = None
     last_logged: Mapping[str, float] | None = None
-    restarts: Mapping[str, RestartCount] = field(default_factory=dict)
+    restarts: Mapping[str, Restarts] = field(default_factory=dict)
     deaths: Mapping[str, int] | None = None
     workloads: tuple[Workload, ...] | None = None
     vendor: str | None = None

@@ -87,7 +87,7 @@ class Judge:
             wrong_if=agent.wrong_if if agent and verdict is Need.UNNEEDED else "",
             faults=(*self._looping(name), *_hinted(enabled, agent)),
             enabled=enabled,
-            restarts=counted.since_boot if counted else (unit.restarts if unit else None),
+            restarts=counted.total if counted else (unit.restarts if unit else None),
             deaths=None if deaths is None else deaths.get(name, 0),
         )
 
@@ -161,11 +161,11 @@ class Judge:
     def _looping(self, name: str) -> Iterable[Fault]:
         """It restarted while watched, and often before."""
         counted = self.context.seen.restarts.get(name)
-        if counted is None or not counted.count or counted.since_boot < MANY_RESTARTS:
+        if counted is None or not counted.recent or counted.total < MANY_RESTARTS:
             return
-        a_day = 86400 * counted.count / max(counted.seconds, 1.0)
-        times = f"{count(counted.count, 'restart')} in {seconds(counted.seconds)}"
-        detail = f"{times}, {counted.since_boot:,} since boot or its last reset"
+        a_day = 86400 * counted.recent / max(counted.seconds, 1.0)
+        times = f"{count(counted.recent, 'restart')} in {seconds(counted.seconds)}"
+        detail = f"{times}, {counted.total:,} so far"
         fix = f"journalctl -u {quote(name)} -n 50"
         if why_protected(name, self.protected) is None:
             fix += "\nsudo sexton fix plan  # to stop and mask it, with undo; changes nothing yet"
@@ -174,8 +174,8 @@ class Judge:
     def _signs(self, name: str, unit: Unit | None, enabled: EnabledUnit | None) -> Iterable[Reason]:
         """Signs that it does not work, so nothing can be using it now."""
         counted = self.context.seen.restarts.get(name)
-        if counted is not None and counted.since_boot >= MANY_RESTARTS and not counted.count:
-            value = f"{count(counted.since_boot, 'time')}, none while watched"
+        if counted is not None and counted.total >= MANY_RESTARTS and not counted.recent:
+            value = f"{count(counted.total, 'time')}, none while watched"
             yield Reason("restarted", value, "NRestarts, D-Bus")
         died = (self.context.seen.deaths or {}).get(name, 0)
         if died:

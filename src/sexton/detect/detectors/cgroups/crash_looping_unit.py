@@ -27,7 +27,6 @@ disable --now UNIT`` and ``systemctl mask UNIT``. Never do that to units a node 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from shlex import quote
 from typing import NamedTuple
 
@@ -39,7 +38,7 @@ from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
-from sexton.series.restarts import RestartCount, restarts
+from sexton.series.restarts import Restarts, Seen, restarts, units, without_fault
 
 NAME = "crash_looping_unit"
 
@@ -67,49 +66,36 @@ _STARTS = 5
 #: With these a unit that ended cleanly would not have been started again.
 _ONLY_AFTER_FAULTS = frozenset({"on-failure", "on-abnormal", "on-abort", "on-watchdog"})
 _MOST = 8
+_NEVER = Restarts(0, 0.0, 0, False, (None, None), None)
 _ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT, SEEN)
 
 
 class _Loop(NamedTuple):
-    """One unit that restarts; `recent` in the window, `total` since boot or the last clearing.
+    """One unit, and its restarts."""
 
-    `ended` is the last reading between an end and the next start, preferably one with a fault: from
-    a start on, systemd reports status 0 and success, whatever the end before it was, and its
-    properties are read one by one, so that a start may fall between them.
-    """
-
-    unit: Unit
-    recent: int
-    total: int
-    rebased: bool
-    ended: Unit | None
-    observed_s: float | None
+    seen: Seen
+    restarts: Restarts
 
     @property
-    def delay_s(self) -> float | None:
-        delay = self.unit.restart_delay_us
-        return None if delay is None else delay / 1e6
+    def unit(self) -> Unit:
+        return self.seen.unit
 
     @property
-    def run_s(self) -> float | None:
-        """How long its last whole run took."""
-        if self.ended is None:
-            return None
-        return ((self.ended.main_exit_us or 0) - (self.ended.main_start_us or 0)) / 1e6
+    def recent(self) -> int:
+        return self.restarts.recent
+
+    @property
+    def total(self) -> int:
+        return self.restarts.total
 
     @property
     def period_s(self) -> float | None:
-        """Observed if there were enough restarts, else computed from its settings."""
-        if self.observed_s is not None and self.recent >= SEEN.value:
-            return self.observed_s
-        if self.delay_s is not None and self.run_s is not None:
-            return self.delay_s + self.run_s
-        return self.observed_s
+        return self.restarts.period_s(SEEN.value)
 
     @property
     def never_trips(self) -> bool:
         """Does its period keep it from ever reaching systemd's start limit?"""
-        every = self.period_s or self.delay_s
+        every = self.period_s or self.seen.delay_s
         return every is not None and every * _STARTS > LIMIT.value
 
     @property
@@ -117,7 +103,7 @@ class _Loop(NamedTuple):
         """Was it seen to end without a fault?"""
         if self.unit.restart_policy in _ONLY_AFTER_FAULTS:
             return False
-        return self.ended is not None and _without_fault(self.ended)
+        return self.seen.ended is not None and without_fault(self.seen.ended)
 
     @property
     def severity(self) -> Severity:
@@ -167,37 +153,21 @@ def detect(window: Window) -> Finding:
     if not window.read(Unit):
         what = "systemd answered, but its units were not read"
         return unknown(NAME, what, unread(window, Unit))
-    counts = restarts(window)
-    marks = _journal(window)
-    states = list(window.changes(Unit))
-    ended = _ended(states)
-    rows = {unit.name: unit for unit in states}
-    rows |= {name: _unlisted(name) for name, mark in marks.items() if mark[0] and name not in rows}
+    counts, rows = restarts(window), dict(units(window))
     if rows and not counts and not window.read(RestartMark):
         text = "systemd before 235 does not count restarts, and no journal was read"
         return unknown(NAME, text, unread(window, RestartMark))
-    seen = []
-    for name, unit in rows.items():
-        counted = counts.get(name, RestartCount(0, 0, False, 0.0))
-        recent, last = marks.get(name, (0, 0))
-        total = max(counted.since_boot, last)
-        recent = max(counted.count, recent)
-        period_s = _observed_s(counted)
-        seen.append(_Loop(unit, recent, total, counted.rebased, ended.get(name), period_s))
+    rows |= {
+        name: Seen(_unlisted(name), None)
+        for name, counted in counts.items()
+        if counted.recent and name not in rows
+    }
+    seen = [_Loop(unit, counts.get(name, _NEVER)) for name, unit in rows.items()]
     loops = sorted(
         (loop for loop in seen if _is_loop(loop, window)),
         key=lambda loop: (-loop.severity.rank, -loop.total, loop.unit.name),
     )
     return _looping(window, loops) if loops else _calm(seen)
-
-
-def _journal(window: Window) -> dict[str, tuple[int, int]]:
-    """Per unit: restarts in the window by the journal, and its last restart counter."""
-    found: dict[str, tuple[int, int]] = {}
-    for mark in sorted(window.all(RestartMark) or (), key=lambda row: row.wall_s):
-        recent, _ = found.get(mark.unit, (0, 0))
-        found[mark.unit] = (recent + (window.start <= mark.wall_s <= window.end), mark.counter)
-    return found
 
 
 def _unlisted(name: str) -> Unit:
@@ -207,27 +177,6 @@ def _unlisted(name: str) -> Unit:
         restart_policy=None, restart_delay_us=None, main_start_us=None, main_exit_us=None,
         active_enter_us=None, result=None, exit_status=None, cgroup=None, cgroup_origin="",
     )  # fmt: skip
-
-
-def _ended(states: Sequence[Unit]) -> dict[str, Unit]:
-    """Per unit, the last reading of a complete run, of a failed run if there is one."""
-    whole = [
-        unit
-        for unit in states
-        if unit.main_start_us and unit.main_exit_us and unit.main_exit_us >= unit.main_start_us
-    ]
-    failed = {unit.name: unit for unit in whole if not _without_fault(unit)}
-    return {unit.name: unit for unit in whole} | failed
-
-
-def _without_fault(unit: Unit) -> bool:
-    return unit.exit_status == 0 and unit.result in (None, "success")
-
-
-def _observed_s(counted: RestartCount) -> float | None:
-    if counted.count < AGAIN.value or counted.seconds <= 0:
-        return None
-    return counted.seconds / counted.count
 
 
 def _is_loop(loop: _Loop, window: Window) -> bool:
@@ -272,7 +221,8 @@ def _looping(window: Window, loops: list[_Loop]) -> Finding:
 def _end(loop: _Loop) -> str:
     if loop.clean:
         return ", ending cleanly each time"
-    status = loop.ended.exit_status if loop.ended is not None else None
+    ended = loop.seen.ended
+    status = ended.exit_status if ended is not None else None
     return f", exit status {status}" if status else ""
 
 
@@ -282,7 +232,7 @@ def _evidence(loop: _Loop) -> list[Evidence]:
         Evidence(
             f"restarts of {unit.name}",
             f"{loop.total:,} so far, {loop.recent:,} in this window"
-            + (" (counter cleared meanwhile)" if loop.rebased else ""),
+            + (" (counter cleared meanwhile)" if loop.restarts.rebased else ""),
             "0",
             "restarts",
             f"systemd NRestarts; {unit.active_state} ({unit.sub_state})"
@@ -306,24 +256,24 @@ def _evidence(loop: _Loop) -> list[Evidence]:
         )
     if loop.period_s is not None:
         computed = ""
-        delay, ran = loop.delay_s, loop.run_s
-        if delay is not None and ran is not None and loop.period_s == delay + ran:
+        if loop.period_s == loop.restarts.settings_s:
+            delay, ran = loop.seen.delay_s or 0, loop.seen.run_s or 0
             computed = f" = RestartSec {seconds(delay)} + run {seconds(ran)}"
+        by_journal = loop.period_s == loop.restarts.measured_s[1]
+        measured = "restart counter in the journal" if by_journal else "systemd NRestarts, twice"
         evidence.append(
             Evidence(
                 f"period of {unit.name}",
                 f"{seconds(loop.period_s)}{computed}",
                 "none",
                 "s",
-                "systemd RestartUSec, ExecMain timestamps"
-                if computed
-                else "systemd NRestarts, twice",
+                "systemd RestartUSec, ExecMain timestamps" if computed else measured,
                 loop.period_s,
                 "its runs differ in length",
             )
         )
     if loop.never_trips:
-        starts_s = _STARTS * (loop.period_s or loop.delay_s or 0)
+        starts_s = _STARTS * (loop.period_s or loop.seen.delay_s or 0)
         evidence.append(
             Evidence(
                 f"start limit of {unit.name}",

@@ -62,7 +62,7 @@ def _judged(
     if starts and moments and not answered and max(starts) < min(moments) - _CLOCKS_S:
         return None
     counted = restarts(window).get(name)
-    number = max(counted.count if counted is not None else 0, 1)
+    number = max(counted.recent if counted is not None else 0, 1)
     recent = sum(window.start <= at <= window.end for at in moments)
     by_systemd = any(row.result == _RESULT for row in rows)
     text = f"{count(len(mine), 'process', 'processes')} of {name} killed"
