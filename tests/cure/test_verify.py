@@ -208,7 +208,7 @@ def test_the_pace_is_that_of_the_verdict_and_of_counts_by_one_method_only():
     readings = [(0.0, [first]), *((10.0 * (at + 1), rows(0, dying=dying)[:1])
                                   for at, dying in enumerate((60, 60, 60, 72)))]  # fmt: skip
     window = make_window(readings)
-    moved, measured = growth(window), measures.measure(window)[measures.PACE]
+    moved, measured = growth(window), measures.measure(window)[measures.RATE]
     assert moved is not None
     assert (moved.by, moved.seconds, measured) == (12, 30.0, pytest.approx(24))
     assert rate(moved, None) == pytest.approx(measured / 60)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sexton.model.counters import delta
 from sexton.model.rows.memory import VmCounter
 from sexton.model.window import Batch
-from sexton.series.steps import last_pace, span, steps
+from sexton.series.steps import last_rate, span, steps
 
 
 def batch(mono, **values):
@@ -44,5 +44,5 @@ def test_span_goes_from_the_first_to_the_last_sight_of_an_entity():
 
 
 def test_a_gauge_has_no_pace_at_the_end_of_too_short_a_time():
-    assert last_pace([(0.0, 5), (0.9, 9)], 1.0) is None
-    assert last_pace([(0.0, 0), (2.0, 4)], 1.0) == 200.0
+    assert last_rate([(0.0, 5), (0.9, 9)], 1.0) is None
+    assert last_rate([(0.0, 0), (2.0, 4)], 1.0) == 200.0

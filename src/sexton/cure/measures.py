@@ -20,7 +20,7 @@ from sexton.series.restarts import restarts
 
 #: Names of the measures in a plan's `baseline`.
 DYING = "dying"
-PACE = "zombies_per_minute"
+RATE = "zombies_per_minute"
 CORE = "core_{}_kernel_percent"
 THROTTLED = "throttled_ms_per_second"
 RECLAIM = "reclaim_pages_per_second"
@@ -37,7 +37,7 @@ def measure(
     if (counted := latest_count(window)) is not None and counted.dying is not None:
         found[DYING] = float(counted.dying)
     if (moved := growth(window)) is not None:
-        found[PACE] = moved.rate * 60
+        found[RATE] = moved.rate * 60
     busy = core_shares(window)
     for core in cores:
         if core in busy:

@@ -142,7 +142,7 @@ def _fewer(before: Any, now: float | None) -> CriterionResult:
 
 def _rate(before: Mapping[str, Any], window: Window) -> CriterionResult:
     what, source = "zombies per minute", "census, first and last"
-    earlier = _number(before.get(measures.PACE), "{:+.1f}")
+    earlier = _number(before.get(measures.RATE), "{:+.1f}")
     moved = growth(window)
     if moved is None:
         why = measures.why_uncounted(window)

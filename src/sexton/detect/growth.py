@@ -25,7 +25,7 @@ from sexton.model.rows.cgroup import CgroupCensus, CgroupStat, WalkCost
 from sexton.model.text import seconds
 from sexton.model.window import Window
 from sexton.series.rates import Amount
-from sexton.series.steps import last_pace, rise
+from sexton.series.steps import last_rate, rise
 
 if TYPE_CHECKING:
     from sexton.detect.deaths import Deaths  # which needs the count
@@ -121,7 +121,7 @@ def growth(window: Window) -> Growth | None:
     if not counted or counted[-1].mono_s <= counted[0].mono_s:
         return None
     first, last = counted[0], counted[-1]
-    step = last_pace([(count.mono_s, count.dying) for count in counted], _APART_S)
+    step = last_rate([(count.mono_s, count.dying) for count in counted], _APART_S)
     return Growth(first.dying, last.dying, last.mono_s - first.mono_s, step)
 
 

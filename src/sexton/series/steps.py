@@ -61,11 +61,11 @@ def known_sum(moved: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def last_pace(levels: Sequence[tuple[float, float]], least_s: float) -> float | None:
+def last_rate(levels: Sequence[tuple[float, float]], least_s: float) -> float | None:
     """How fast a gauge moved at the end, in per cent of itself per second: since the last moment
     at least `least_s` before the end. `None` if there is no such moment.
 
-    >>> last_pace([(0.0, 50), (1.5, 200), (2.0, 190), (2.5, 180)], 1.0)
+    >>> last_rate([(0.0, 50), (1.5, 200), (2.0, 190), (2.5, 180)], 1.0)
     -10.0
     """
     end, last = levels[-1]
