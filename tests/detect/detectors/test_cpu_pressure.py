@@ -89,6 +89,17 @@ def test_the_neighbour_is_named_by_its_program():
     assert finding.entities["core"] == ("0", "1")
 
 
+def test_a_program_that_ran_for_two_seconds_did_not_take_all_of_them():
+    """Half a core for twelve seconds is more than a whole one for two."""
+
+    def tasks(at: int) -> list[Row]:
+        brief = [process(20, at - 4, 1.0, "brief")] if 4 <= at <= 6 else []
+        return [process(10, at, 0.5, "long"), *brief]
+
+    finding = detect(seen(12, 25, more=tasks))
+    assert "long[10] took 75 % of the CPU time" in finding.summary
+
+
 def test_the_neighbour_is_named_by_its_unit_and_those_who_wait_by_their_cgroups():
     def cgroups(at: int) -> list[Row]:
         def used(path: str, share: float, waited: float) -> CgroupCpu:

@@ -110,6 +110,7 @@ class _Task(NamedTuple):
     name: str
     comm: str
     pid: int
+    used_ms: float
     percent: float
     ready: float
     stayed: bool
@@ -330,14 +331,15 @@ def _ready(window: Window, over: Stretch, cores: Collection[int]) -> list[_Task]
             continue
         last = rows[-1]
         name = thread_name(last.pid, last.tid, last.comm)
-        percent = ran[task].percent
-        found.append(_Task(name, last.comm, last.pid, percent, ready, here == len(rows)))
+        _, amount, _ = mine = ran[task]
+        stayed = here == len(rows)
+        found.append(_Task(name, last.comm, last.pid, amount, mine.percent, ready, stayed))
     return sorted(found, key=lambda task: (-task.percent, task.name))
 
 
 def _programs(tasks: Sequence[_Task]) -> list[_Program]:
     """By name: a program with many workers is one."""
-    total = sum(task.percent for task in tasks)
+    total = sum(task.used_ms for task in tasks)
     by_name: dict[str, list[_Task]] = defaultdict(list)
     for task in tasks:
         by_name[task.comm].append(task)
@@ -346,7 +348,7 @@ def _programs(tasks: Sequence[_Task]) -> list[_Program]:
             comm if len(mine) > 1 else mine[0].name,
             comm,
             len(mine),
-            100 * sum(task.percent for task in mine) / total,
+            100 * sum(task.used_ms for task in mine) / total,
         )
         for comm, mine in by_name.items()
         if total > 0

@@ -77,13 +77,14 @@ _SHOWN = 3
 _READINGS = 3
 #: Of a core; a task that got more than this did not starve.
 _LITTLE = 25.0
+#: A second; cgroups that used less CPU time are not named.
+_LEAST_US = 10_000
 
 
 class _User(NamedTuple):
-    """A user of CPU time: `percent` of one core, and its `share` of all that was used."""
+    """A user of CPU time, and its `share` of all that was used, in per cent."""
 
     name: str
-    percent: float
     share: float
     cgroup: str | None = None
     unit: str | None = None
@@ -101,6 +102,7 @@ class _Stood(NamedTuple):
 class _Task(NamedTuple):
     name: str
     comm: str
+    used_ms: float
     percent: float
     ready: float
 
@@ -292,6 +294,7 @@ def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
         _Task(
             f"{mine.row.comm}[{mine.row.pid}]",
             mine.row.comm,
+            mine.amount,
             mine.percent,
             100 * ready[task] / len(read) if enough else 0.0,
         )
@@ -301,17 +304,17 @@ def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
 
 def _programs(tasks: Sequence[_Task]) -> list[_User]:
     """By name: a program with many workers counts as one."""
-    total = sum(task.percent for task in tasks)
+    total = sum(task.used_ms for task in tasks)
     by_name: dict[str, list[_Task]] = defaultdict(list)
     for task in tasks:
-        if task.percent > 0:
+        if task.used_ms > 0:
             by_name[task.comm].append(task)
     made = []
     for comm, mine in by_name.items():
-        percent = sum(task.percent for task in mine)
+        share = 100 * sum(task.used_ms for task in mine) / total
         name = comm if len(mine) > 1 else mine[0].name
-        made.append(_User(name, percent, 100 * percent / total, number=len(mine)))
-    return sorted(made, key=lambda part: -part.percent)
+        made.append(_User(name, share, number=len(mine)))
+    return sorted(made, key=lambda part: -part.share)
 
 
 def _cgroups(window: Window, span: tuple[float, float]) -> list[_User]:
@@ -335,14 +338,14 @@ def _users(used: Mapping[str, Amount], inside: float = 1.0) -> list[_User]:
     made = [
         _User(
             name,
-            sum(used[path].rate for path in paths) / 1e4,
             min(100 * sum(used[path].amount for path in paths) / total, 100.0) * inside,
             paths[0],
             unit_of(paths[0]),
         )
         for name, paths in by_name.items()
+        if sum(used[path].rate for path in paths) >= _LEAST_US
     ]
-    return sorted((part for part in made if part.percent >= 1), key=lambda part: -part.percent)
+    return sorted(made, key=lambda part: -part.share)
 
 
 def _inside(window: Window, span: tuple[float, float], used: Mapping[str, Amount]) -> float:
