@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache, cached_property
@@ -34,11 +35,13 @@ from lab.synthetic import write
 from sexton.cli.load import top_json
 from sexton.cli.screen import frame
 from sexton.cure.measures import CORE, DYING, RESETS, RESTARTS, measure
+from sexton.detect.deaths import deaths
 from sexton.detect.detectors.cgroups.crash_looping_unit import detect as crash_looping_unit
 from sexton.detect.detectors.cgroups.zombie_memcgs import detect as zombie_memcgs
 from sexton.detect.ledger import suspects
-from sexton.detect.owners import owners
+from sexton.detect.owners import TRACED, owners
 from sexton.detect.resets import ONE_RESET
+from sexton.detect.stems import join, path_stem, split, unit_of
 from sexton.detect.waits import WAIT
 from sexton.explain.event_times import occasions
 from sexton.explain.held import dying_share
@@ -47,6 +50,7 @@ from sexton.explain.why import explain as asked
 from sexton.explorer.files import incident as incident_file
 from sexton.explorer.files.incident import page_data, saturated_in
 from sexton.explorer.lanes.cores import Builder as Cores
+from sexton.explorer.lanes.memcgs import MOST
 from sexton.explorer.lanes.restarts import Builder as Restarts
 from sexton.explorer.tiles.tables import TableColumns, TableSpan, number
 from sexton.explorer.tiles.view import View
@@ -409,6 +413,36 @@ def test_dying_cgroups_are_one_number(name: str):
     for alarm in found.alarms:
         if alarm.kind == "zombie_memcgs":
             assert figure(alarm.detail) in line
+
+
+@every_incident
+def test_who_left_zombies_is_counted_once(name: str):
+    """The lane's owners, the traced deaths of the verdict, and its owners."""
+    found = surfaces(name)
+    traced = deaths(found.window)
+    names = found.seconds("memcgs")[1].names
+    if traced is None:
+        assert not [name for name in names if name.startswith("from ")]
+        return
+
+    def named(path: str, below: str) -> str:
+        return unit_of(join(path, below)) or join(path, path_stem(below))
+
+    left = Counter(named(*split(death.path)) for death in traced.unreleased)
+    by_name: Counter[str] = Counter()
+    other = set()
+    for owner in owners(found.window):
+        who = owner.unit or named(owner.path, owner.names or "")
+        by_name[who] += owner.dying or 0
+        other |= {who} if owner.method != TRACED else set()
+    shown = {name.removeprefix("from ") for name in names if name.startswith("from ")}
+    most = [name for name, number in left.most_common(MOST) if number >= 5]
+    assert set(most) <= shown
+    for name in shown:
+        line = found.line("memcgs", f"from {name}", "mean")
+        assert line[~np.isnan(line)][-1] == left[name], name
+        if name in by_name and name not in other:
+            assert by_name[name] == left[name]
 
 
 def test_a_count_that_failed_in_the_end_leaves_the_last_one_everywhere():

@@ -7,7 +7,7 @@ release waits for RCU and a worker thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -105,15 +105,13 @@ def already_dying(window: Window) -> AlreadyDying:
     begins = window.start_mono if traced is None else traced.start_s
     found, _ = _joined(_in_order([*earlier, *(window.batches(CgroupEvent) or ())]))
     stayed = [death for death in found if death.released_s is None and death.died_s < begins]
-    # There cannot be more than are dying now: the release of the others was missed.
     census = latest_count(window)
-    most = len(stayed)
+    missed: Sequence[Death] = ()
     if census is not None and census.scope == "node" and census.dying is not None:
-        most = max(census.dying - (len(traced.unreleased) if traced else 0), 0)
+        missed = beyond(stayed, census.dying - (len(traced.unreleased) if traced else 0))
     lost = sum(row.lost for batch in window.earlier(CgroupEventGap) for row in batch.rows)
     whole = all(batch.follows for batch in earlier[1:])
-    sure = not lost and whole and most >= len(stayed)
-    return AlreadyDying(tuple(stayed[-most:]) if most else (), sure)
+    return AlreadyDying(tuple(stayed[len(missed) :]), not lost and whole and not missed)
 
 
 def _in_order(batches: Iterable[Batch[CgroupEvent]]) -> list[CgroupEvent]:
@@ -123,23 +121,33 @@ def _in_order(batches: Iterable[Batch[CgroupEvent]]) -> list[CgroupEvent]:
     return sorted(unique.values(), key=attrgetter("mono_ns"))
 
 
+class Open:
+    """Cgroups that were removed and not released yet, by events in time order."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, Death] = {}
+
+    def add(self, kind: str, cgroup_id: int, path: str, moment: float) -> Death | None:
+        """The death that this event ended. An id is reused only after a release, even if that event
+        was lost."""
+        ended = self.by_id.pop(cgroup_id, None)  # if none is open, it died before the trace began
+        if kind == "rmdir":
+            self.by_id[cgroup_id] = Death(cgroup_id, path, moment)
+        return None if ended is None else ended._replace(released_s=moment)
+
+
+def beyond(stayed: Sequence[Death], dying: int) -> Sequence[Death]:
+    """The oldest of these, of which releases were missed: there cannot be more than are dying."""
+    return stayed[: max(len(stayed) - max(dying, 0), 0)]
+
+
 def _joined(events: Iterable[CgroupEvent]) -> tuple[list[Death], int]:
     """Deaths with their releases, and the number of births."""
     found: list[Death] = []
-    open_at: dict[int, int] = {}
+    still = Open()
     births = 0
     for event in events:
-        moment = event.mono_ns / 1e9
-        if event.kind == "mkdir":
-            births += 1
-            index = open_at.pop(event.cgroup_id, None)
-            if index is not None:  # an id is reused only after a release, which was lost
-                found[index] = found[index]._replace(released_s=moment)
-        elif event.kind == "rmdir":
-            open_at[event.cgroup_id] = len(found)
-            found.append(Death(event.cgroup_id, event.path, moment))
-        elif event.kind == "release":
-            index = open_at.pop(event.cgroup_id, None)
-            if index is not None:  # else it died before the trace began
-                found[index] = found[index]._replace(released_s=moment)
-    return found, births
+        births += event.kind == "mkdir"
+        ended = still.add(event.kind, event.cgroup_id, event.path, event.mono_ns / 1e9)
+        found += [] if ended is None else [ended]
+    return sorted([*found, *still.by_id.values()], key=attrgetter("died_s")), births

@@ -1,13 +1,15 @@
 """Memory cgroups: live ones, dying ones, and who left those.
 
-Live and dying by the recorder's census. Below them the owners with most cgroups that were removed
-and not released since: only traced removals count, so a line begins at zero with the recording.
+Live and dying by the recorder's census. Below them the owners with most zombies, by the rule of the
+verdict: removed, and not released within its grace. Only traced removals count, so a line begins at
+zero with the recording. If events were lost, there are no more of them than the census counts.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from sexton.detect.deaths import GRACE, Death, Open, beyond
 from sexton.detect.stems import join, path_stem, split, unit_of
 from sexton.explorer.tiles.build import Metrics, Part, Taken, places, put
 from sexton.explorer.tiles.lines import Line, Lines, drawn_values
@@ -16,7 +18,7 @@ from sexton.explorer.tiles.registry import Drawing, lane
 from sexton.explorer.tiles.tables import TableColumns, TableSpan, tiles_of
 from sexton.model.aligned import F64
 from sexton.model.row import table
-from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.text import printable
 from sexton.model.window import GAP_S
 from sexton.series.catalogue import DYING, LIVE
@@ -89,21 +91,26 @@ class Builder(Lines):
 
 
 class _Owners(Lines):
-    """Cgroups that were removed and not released, by owner."""
+    """Zombies by owner, as `sexton.detect.deaths` knows them at each reading of the trace."""
 
     def __init__(self) -> None:
         super().__init__(fill=0.0)
-        self._boot, self._last = "", -np.inf
+        self._boot = ""
         self.rows.of([(_READ,)])
-        self._dead: dict[int, str] = {}
-        self._count: dict[str, int] = {}
         self._highest: dict[str, int] = {}
+        self._begin("")
+
+    def _begin(self, boot: str) -> None:
+        self._boot, self._last = boot, -np.inf
+        self._open = Open()
+        self._count: dict[str, int] = {}
+        self._zombies: set[int] = set()
+        self._missed = False
 
     def feed(self, part: Part) -> None:
         segment = part.book.segment
         if segment.boot_id != self._boot:
-            self._boot, self._last = segment.boot_id, -np.inf
-            self._dead, self._count = {}, {}
+            self._begin(segment.boot_id)
         moments = _moments(part)
         moments = moments[(moments > self._last) & np.isfinite(moments)]
         if not len(moments):
@@ -125,50 +132,80 @@ class _Owners(Lines):
         return self._highest.get(owner, 0) >= _LEAST_DEAD and len(self.rows) <= _MOST_OWNERS
 
     def _counts(self, part: Part, moments: F64) -> dict[str, F32]:
-        """Cgroups removed and not released, per owner and reading."""
-        number = len(moments)
-        lines = {
-            owner: np.full(number, self._count.get(owner, 0), np.float32)
-            for (owner,) in self.rows
-            if owner != _READ
+        """Zombies per owner and reading."""
+        steps: dict[str, list[tuple[float, int]]] = {
+            owner: [] for owner in {*self._count, *(row for (row,) in self.rows if row != _READ)}
         }
-        columns = (MONO, "kind", "cgroup_id", "path", "mono_ns")
-        found = None
-        if part.book.segment.rows(CgroupEvent):
-            found = part.book.segment.table(CgroupEvent, columns, coded=("kind", "path"))
-        if found is None or not {*columns} <= {*found.column_names}:
-            return lines
-        mono, ids, when = (numbers(found.column(name)) for name in (MONO, "cgroup_id", "mono_ns"))
-        (kinds, kind_names), (paths, path_names) = (
-            coded(found.column(name)) for name in ("kind", "path")
-        )
-        order = np.argsort(when, kind="stable")
-        order = order[mono[order] > self._last]
-        at = np.clip(np.searchsorted(moments, mono), 0, number - 1)
-        for row in order.tolist():
-            owner = self._changed(
-                str(kind_names[kinds[row]]), int(ids[row]), path_names[paths[row]]
-            )
-            if owner is not None:
-                start = lines.get(owner)
-                if start is None:
-                    start = lines[owner] = np.zeros(number, np.float32)
-                start[at[row] :] = self._count[owner]
+        until = float(moments[-1])
+        for death in (*self._ended(part, moments), *self._open.by_id.values()):
+            zombie_s, released_s = death.died_s + GRACE.value, death.released_s
+            was = death.cgroup_id in self._zombies
+            becomes = not was and zombie_s <= (until if released_s is None else released_s)
+            if not becomes and (released_s is None or not was):
+                continue
+            mine = steps.setdefault(self._owner_of(death.path), [])
+            if becomes:
+                mine.append((zombie_s, 1))
+                self._zombies.add(death.cgroup_id)
+            if released_s is not None:
+                mine.append((released_s, -1))
+                self._zombies.discard(death.cgroup_id)
+        lines = {}
+        for owner, changes in steps.items():
+            at = np.searchsorted(moments, [moment for moment, _ in changes])
+            line = np.full(len(moments), self._count.get(owner, 0), np.float32)
+            for place, (_, change) in zip(at.tolist(), changes, strict=True):
+                line[place:] += change
+            lines[owner] = line
+            self._count[owner] = int(line[-1])
+            self._highest[owner] = max(self._highest.get(owner, 0), int(line.max()))
         return lines
 
-    def _changed(self, kind: str, cgroup: int, path: object) -> str | None:
-        """The owner whose number changed; None if no number did."""
-        if kind == "rmdir" and cgroup not in self._dead and len(self._dead) < _MOST_DEAD:
-            owner = self._dead[cgroup] = self._owner_of(str(path))
-            change = 1
-        elif kind in ("release", "mkdir") and cgroup in self._dead:
-            owner = self._dead.pop(cgroup)
-            change = -1
-        else:
-            return None
-        self._count[owner] = self._count.get(owner, 0) + change
-        self._highest[owner] = max(self._highest.get(owner, 0), self._count[owner])
-        return owner
+    def _ended(self, part: Part, moments: F64) -> list[Death]:
+        """Deaths whose release is known by the last of these readings, or must have been missed."""
+        segment, until = part.book.segment, float(moments[-1])
+        ended = []
+        columns = (MONO, "kind", "cgroup_id", "path", "mono_ns")
+        found = None
+        if segment.rows(CgroupEvent):
+            found = segment.table(CgroupEvent, columns, coded=("kind", "path"))
+        if found is not None and {*columns} <= {*found.column_names}:
+            read, ids, when = (
+                numbers(found.column(name)) for name in (MONO, "cgroup_id", "mono_ns")
+            )
+            (kinds, kind_names), (paths, path_names) = (
+                coded(found.column(name)) for name in ("kind", "path")
+            )
+            order = np.argsort(when, kind="stable")
+            for row in order[read[order] > self._last].tolist():
+                kind, moment = str(kind_names[kinds[row]]), min(float(when[row]) / 1e9, until)
+                if kind == "rmdir" and len(self._open.by_id) >= _MOST_DEAD:
+                    continue
+                path = str(path_names[paths[row]])
+                death = self._open.add(kind, int(ids[row]), path, moment)
+                ended += [] if death is None else [death]
+        self._missed |= np.isfinite(self._last) and moments[0] - self._last > GAP_S
+        self._missed |= segment.rows(CgroupEventGap) > 0
+        if self._missed:
+            ended += self._beyond(part)
+        return ended
+
+    def _beyond(self, part: Part) -> list[Death]:
+        """Those that the last census no longer counts."""
+        counted = [
+            (batch.mono_s, row.dying)
+            for batch in part.book.segment.batches(CgroupCensus)
+            for row in batch.rows
+            if row.scope == "node" and row.dying is not None and batch.mono_s > self._last
+        ]
+        if not counted:
+            return []
+        at, dying = counted[-1]
+        stayed = [death for death in self._open.by_id.values() if death.died_s <= at]
+        gone = beyond(stayed, dying)
+        for death in gone:
+            del self._open.by_id[death.cgroup_id]
+        return [death._replace(released_s=at) for death in gone]
 
     def _owner_of(self, path: str) -> str:
         """The unit of a cgroup, or else its parent and the stem of its name."""

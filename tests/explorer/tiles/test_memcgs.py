@@ -1,0 +1,75 @@
+"""Who left zombies, second by second: after the grace, across segments, and with events lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sexton.explorer.tiles.view import View
+from sexton.model.lane import COLUMNS
+from sexton.model.row import Row
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
+from sexton.model.window import Batch
+from tests.support.recordings import WALL_S, write_sealed
+
+START = 1000
+
+
+def flush(first: int, last: int, dying: int, lost: int = 0) -> dict[type[Row], list[Batch[Any]]]:
+    """A reading a second; one cgroup is removed in each and every third is released a second later,
+    number 3 only after nine."""
+    events: dict[int, list[CgroupEvent]] = {at: [] for at in range(first, last)}
+    for at in range(first, last):
+        moment = int((START + at - 0.5) * 1e9)
+        events[at].append(CgroupEvent("rmdir", at, f"/system.slice/a.service/{at}", moment))
+        for dead in {at - 1} if (at - 1) % 3 == 0 and at != 4 else {at - 9} & {3}:
+            events[at].append(CgroupEvent("release", dead, "", moment))
+    census = CgroupCensus("v1", 1, "/m", "node", dying + 9, 9, dying, "m", None)
+    made: dict[type[Row], list[Batch[Any]]] = {
+        CgroupEvent: [batch(at, *rows) for at, rows in events.items()],
+        CgroupCensus: [batch(first, census), batch(last - 1, census)],
+    }
+    return made | ({CgroupEventGap: [batch(first, CgroupEventGap(lost))]} if lost else {})
+
+
+def batch(at: int, *rows: Row) -> Batch[Any]:
+    return Batch(float(START + at), WALL_S + START + at, rows)
+
+
+def line(place: Path) -> dict[int, float]:
+    view = View.open(place)
+    assert view.span is not None
+    first = int(view.span[0]) // COLUMNS
+    strip = view.strip("memcgs", 0, first, int(view.span[1]) // COLUMNS - first + 1)
+    row = strip.planes["mean"][0, strip.names.index("from a.service")]
+    begin = int(WALL_S) + START
+    return {
+        first * COLUMNS + at - begin: float(value)
+        for at, value in enumerate(row)
+        if not np.isnan(value)
+    }
+
+
+def zombies(at: int) -> int:
+    """Removed for five seconds and not released."""
+    return sum(dead % 3 != 0 or (dead == 3 and at < 12) for dead in range(1, at - 4))
+
+
+def test_a_zombie_is_one_after_its_grace_and_until_its_release(tmp_path: Path):
+    write_sealed(tmp_path, [flush(1, 40, 30)], 1)
+    write_sealed(tmp_path, [flush(40, 80, 60)], 2)
+    found = line(tmp_path)
+    shown = [found[at] for at in range(1, 79)]
+    # A second is drawn with the reading at its end.
+    assert shown == pytest.approx([zombies(at + 1) for at in range(1, 79)], abs=1e-3)
+
+
+def test_after_lost_events_there_are_no_more_than_the_census_counts(tmp_path: Path):
+    write_sealed(tmp_path, [flush(1, 40, 30)], 1)
+    write_sealed(tmp_path, [flush(40, 80, 10, lost=50)], 2)
+    found = line(tmp_path)
+    assert found[38] == zombies(39)
+    assert max(found.values()) > 10 >= found[78]
