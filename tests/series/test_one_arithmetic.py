@@ -191,9 +191,6 @@ RATES = {
     "explorer/tiles/time_order.py": {
         "(part.span[1] - part.span[0]) / slice_s": "a number of slices"
     },
-    "prevent/audit/judge.py": {
-        "86400 * counted.count / max(counted.seconds, 1.0)": "events, counted one by one"
-    },
     "prevent/audit/restart.py": {"_DAY_S / max(period_s, 0.01)": "how often a timer elapses"},
     "profile/heatmap.py": dict.fromkeys(
         ("counts[there] / seconds[there, None]", "busy[there] / seconds[there]"),

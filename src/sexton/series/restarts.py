@@ -85,6 +85,11 @@ class Restarts:
     measured_s: tuple[float | None, float | None]
     settings_s: float | None
 
+    @property
+    def per_day(self) -> float:
+        """At the rate of the window; of a shorter one than a second as if it took one."""
+        return 86_400 * self.recent / max(self.seconds, 1.0)
+
     def period_s(self, enough: float) -> float | None:
         """From one start to the next: measured if it restarted often enough in the window or the
         journal has it, else computed from its restart delay and its last run."""

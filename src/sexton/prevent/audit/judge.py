@@ -163,7 +163,7 @@ class Judge:
         counted = self.context.seen.restarts.get(name)
         if counted is None or not counted.recent or counted.total < MANY_RESTARTS:
             return
-        a_day = 86400 * counted.recent / max(counted.seconds, 1.0)
+        a_day = counted.per_day
         times = f"{count(counted.recent, 'restart')} in {seconds(counted.seconds)}"
         detail = f"{times}, {counted.total:,} so far"
         fix = f"journalctl -u {quote(name)} -n 50"

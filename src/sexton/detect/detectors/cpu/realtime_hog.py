@@ -182,7 +182,7 @@ def _evidence(hog: _Hog) -> tuple[Evidence, Evidence]:
             "% of the held time",
             "/proc/PID/task/TID/stat",
             hog.by.share,
-            "the thread moved between cores between two readings",
+            "the thread moved to another core between two readings",
         ),
     )
 

@@ -269,7 +269,7 @@ def _task_share(core: int, by: Blame) -> Evidence:
         "% of the held time",
         "/proc/PID/task/TID/stat",
         by.share,
-        "the thread moved between cores between two readings",
+        "the thread moved to another core between two readings",
     )
 
 
