@@ -91,6 +91,12 @@ def test_one_flipped_bit_anywhere_in_a_sealed_segment_is_found(data):
         assert only(place, DAMAGED).startswith(f"segments/{segment.name}")
 
 
+def test_a_checksum_that_is_spelled_in_another_way_is_damage(recording: Path):
+    path = sealed(recording) / "manifest.json"
+    path.write_bytes(b"+" + path.read_bytes())
+    assert only(recording, DAMAGED) == f"segments/{path.parent.name}"
+
+
 @pytest.mark.parametrize("name", ["tables.zip", "manifest.json"])
 def test_a_missing_file_is_damage(recording: Path, name: str):
     (sealed(recording) / name).unlink()

@@ -295,7 +295,7 @@ def whole_lines(content: bytes) -> tuple[list[dict[str, Any]], int]:
     for line in content.split(b"\n"):
         checksum, _, text = line.partition(b" ")
         try:
-            if int(checksum, 16) != zlib.crc32(text):
+            if checksum != b"%08x" % zlib.crc32(text):
                 break
             found.append(_checked(json.loads(text)))
         except (ValueError, TypeError, RecursionError):

@@ -392,7 +392,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise StoreError(f"{directory.name}: {MANIFEST}: {error.strerror}") from None
     checksum, _, text = content.partition(b"\n")
     try:
-        if int(checksum, 16) != zlib.crc32(text):
+        if checksum != b"%08x" % zlib.crc32(text):
             raise StoreError(f"{directory.name}: {MANIFEST} is damaged")
         manifest: dict[str, Any] = json.loads(text)
         try:
