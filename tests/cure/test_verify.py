@@ -272,3 +272,12 @@ def test_throttling_that_nobody_could_measure_is_not_zero(readings, found):
     ]  # fmt: skip
     window = Window({CgroupThrottle: made})
     assert measures.measure(window).get(measures.THROTTLED) == pytest.approx(found)
+
+
+def test_reclaim_is_measured_over_known_seconds():
+    scanned = {0: 0, 1: 5_000, 31: 9_000_000, 32: 9_005_000, 33: 10}
+    made = [
+        Batch(float(at), 1e9 + at, (VmCounter("pgscan_direct", pages),), follows=at != 31)
+        for at, pages in scanned.items()
+    ]
+    assert measures.measure(Window({VmCounter: made}))[measures.RECLAIM] == 5_000

@@ -8,7 +8,7 @@ own way through the code, as exactly as each of them shows it.
 
 Not every surface states every fact. `why` compares neither the number of dying cgroups nor the
 longest wait with quiet times (`Metric.compared`): its text repeats the finding, and that is
-compared. `fix` measures no waits. `top` shows the last step of a core, the last census, the
+compared. `fix` measures neither waits nor faults nor pressure. `top` shows the last step of a core, the last census, the
 driver's counters and the lines of the kernel log, but neither waits nor restarts. The driver of the
 recorded nodes counts no resets, so its counters are compared in a made recording. The pages of all
 incidents are made without flame graphs and tiles, which take seconds.
@@ -32,12 +32,14 @@ import pytest
 
 from lab.incident import Incident, incidents, replayed
 from lab.synthetic import write
-from sexton.cli.load import top_json
+from sexton.cli.load import nic_loads, top_json
 from sexton.cli.screen import frame
-from sexton.cure.measures import CORE, DYING, RESETS, RESTARTS, measure
+from sexton.cure.measures import CORE, DYING, RECLAIM, RESETS, RESTARTS, THROTTLED, measure
 from sexton.detect.deaths import deaths
 from sexton.detect.detectors.cgroups.crash_looping_unit import detect as crash_looping_unit
 from sexton.detect.detectors.cgroups.zombie_memcgs import detect as zombie_memcgs
+from sexton.detect.detectors.cpu.quota_throttling import stopped
+from sexton.detect.growth import counts
 from sexton.detect.ledger import suspects
 from sexton.detect.owners import TRACED, owners
 from sexton.detect.resets import ONE_RESET
@@ -56,9 +58,10 @@ from sexton.explorer.tiles.tables import TableColumns, TableSpan, number
 from sexton.explorer.tiles.view import View
 from sexton.model.lane import COLUMNS, TOP, Marked, Strip
 from sexton.model.row import Row
-from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.cgroup import CgroupCensus, CgroupThrottle
 from sexton.model.rows.cpu import CoreTimes, SoftirqWait
 from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.memory import Pressure, VmCounter
 from sexton.model.rows.net import Nic
 from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
 from sexton.model.text import seconds as duration
@@ -74,6 +77,7 @@ from sexton.reports.text.why import why_text
 from sexton.reports.text.zombies import tally, zombies_json
 from sexton.series.catalogue import CORE_SOFTIRQ, CORE_SYSTEM, CORE_USER, UNIT_RESTARTS
 from sexton.series.cores import CoreSeries, all_cores, core_series
+from sexton.series.rates import steps_of
 from sexton.store.recording import Recording
 from tests.support.synthetic import INCIDENT, small
 from tests.support.windows import EPOCH, make_window
@@ -171,14 +175,25 @@ class Surfaces:
         units = self.finding("crash_looping_unit")["entities"].get("unit", ())
         return measure(self.window, units=units)
 
+    def mean(self, table: type[Row], name: tuple[str, str], start: float, end: float) -> float:
+        """The mean of a signal over the steps that are mostly in a span; 0 if it never moved."""
+        signal, read = self.signals.get(name), self.window.bounds_of(table)
+        if signal is None or read is None:
+            return 0.0
+        edges = self.window.mono(start), self.window.mono(end)
+        lasts = np.diff(signal.mono_s, prepend=read[0])
+        middle = signal.mono_s - lasts / 2
+        inside = (middle > edges[0]) & (middle < edges[1]) & ~np.isnan(signal.value)
+        return float((signal.value * lasts)[inside].sum() / lasts[inside].sum())
+
     @cached_property
     def signals(self) -> dict[tuple[str, str], Any]:
-        """What `why` compares, of cores and units."""
+        """What `why` compares, of these tables."""
         recording = Recording(self.incident.recording)
         reader = SpanReader(recording, everything(recording))
         return {
             (signal.about, signal.name): signal
-            for table in (CoreTimes, Unit)
+            for table in (CoreTimes, Unit, CgroupThrottle, Pressure, VmCounter)
             for signal in table_signals(table, reader, None)
         }
 
@@ -412,7 +427,10 @@ def test_dying_cgroups_are_one_number(name: str):
     assert top_json(found.window)["zombies"]["dying"] == dying
     for alarm in found.alarms:
         if alarm.kind == "zombie_memcgs":
-            assert figure(alarm.detail) in line
+            raised = [count.dying for count in counts(found.window) if count.mono_s == alarm.mono_s]
+            assert raised == [figure(alarm.detail)]
+            second = floor(found.window.wall(alarm.mono_s)) - found.seconds("memcgs")[0]
+            assert figure(alarm.detail) in line[second - 1 : second + 2]
 
 
 @every_incident
@@ -471,11 +489,15 @@ def test_restarts_of_a_unit_are_one_number(name: str):
     finding = found.finding("crash_looping_unit")
     if finding["verdict"] != "present":
         return
-    unit = finding["entities"]["unit"][0]
+    for unit in finding["entities"]["unit"]:
+        _restarts_are_one(found, finding, unit, first=unit == finding["entities"]["unit"][0])
+
+
+def _restarts_are_one(found: Surfaces, finding: dict[str, Any], unit: str, first: bool) -> None:
     (evidence,) = evidence_of(finding, re.escape(f"restarts of {unit}"))
     so_far, recent = evidence["value"], figure(evidence["text"].partition(" so far, ")[2])
     assert figure(evidence["text"]) == so_far
-    assert re.search(rf"{so_far:,.0f} (times )?so far", found.text)
+    assert not first or re.search(rf"{so_far:,.0f} (times )?so far", found.text)
     assert found.measures[RESTARTS.format(unit)] == recent
 
     # Rates of the steps that are known, and what was counted where readings are missing.
@@ -488,7 +510,7 @@ def test_restarts_of_a_unit_are_one_number(name: str):
     known = ~np.isnan(signal.value)
     spent = np.array([lasts[end] for end in signal.mono_s[known].tolist()])
     counted = float((signal.value[known] / 60 * spent).sum())
-    assert counted + unseen == pytest.approx(recent, abs=0.01)
+    assert round(counted + unseen, 3) == recent
 
     # The moments of `why`: an end for each restart, or it says how many it has no time of.
     occasions = found.why("unit", unit).occasions
@@ -559,11 +581,16 @@ def test_resets_of_a_nic_are_one_number(name: str):
                if event["message"] in messages and found.start <= event["time"]]  # fmt: skip
         assert _episodes(sorted(top)) == resets
         if finding["verdict"] == "present":
-            (nic,) = finding["entities"]["nic"]
-            times = "once" if resets == 1 else f"{resets:.0f} times"
-            assert f"{nic} was reset {times}" in found.text
-            assert len(found.moments("nic", nic)) == resets
-            assert nic in {alarm.about for alarm in alarms}
+            nics = finding["entities"]["nic"]
+            by_nic = {nic: len(found.moments("nic", nic)) for nic in nics}
+            assert sum(by_nic.values()) == resets
+            since_boot = {load.name: load.resets for load in nic_loads(found.window)}
+            for nic, mine in by_nic.items():
+                assert (since_boot[nic] or 0) >= mine
+                of_nic = [found.window.wall(alarm.mono_s) for alarm in alarms if alarm.about == nic]
+                assert _episodes(of_nic) == mine
+            times = "once" if by_nic[nics[0]] == 1 else f"{by_nic[nics[0]]} times"
+            assert f"{nics[0]} was reset {times}" in found.text
 
 
 def _episodes(times: list[float]) -> int:
@@ -586,6 +613,89 @@ def test_the_drivers_counters_give_the_resets_of_the_log(tmp_path: Path):
     table = [row["eth0 resets"] for row in found.cells("nic_faults", found.start, found.end)]
     assert max(figure(cell.partition("peak ")[2] or cell) for cell in table if cell[0].isdigit()) \
         == pytest.approx(np.nanmax(found.line("nic_faults", "eth0 resets")), rel=5e-3)  # fmt: skip
+
+
+@every_incident
+def test_throttling_is_one_number(name: str):
+    found = surfaces(name)
+    known = stopped(found.window)
+    if not known.us:
+        assert found.measures.get(THROTTLED, 0) == 0
+        return
+    assert found.measures[THROTTLED] == pytest.approx(sum(known.us.values()) / 1e3 / known.seconds)
+    steps = steps_of(found.window.columns(CgroupThrottle, ("throttled_us",)))
+    for path, us in known.us.items():
+        signal = found.signals.get((path, "stopped by its quota"))
+        if signal is None:
+            continue
+        lasts = dict(zip(steps.end.tolist(), steps.seconds.tolist(), strict=True))
+        spent = np.array([lasts[end] for end in signal.mono_s.tolist()])
+        ms = float(np.nansum(signal.value * spent)) * 10
+        first = next(
+            row.throttled_us for batch in found.window.batches(CgroupThrottle) or ()
+            for row in batch.rows if row.path == path
+        )  # fmt: skip
+        # Signals know nothing of the step in which it was made.
+        assert us / 1e3 - (first or 0) / 1e3 - 0.1 <= ms <= us / 1e3 + 0.1
+    finding = found.finding("quota_throttling")
+    if finding["verdict"] == "present":
+        (share, time) = finding["evidence"][:2]
+        (path,) = finding["entities"]["cgroup"][:1]
+        assert f"{time['value']:.1f} s" == time["text"]
+        assert time["value"] <= known.us[path] / 1e6 + 1e-6
+        assert f"{share['value']:.0f} % of its periods" in finding["summary"]
+
+
+@every_incident
+def test_reclaim_and_faults_and_pressure_are_one_number(name: str):
+    found = surfaces(name)
+    reclaim = found.finding("direct_reclaim")
+    scanned = evidence_of(reclaim, "pages scanned in direct reclaim")
+    if reclaim["verdict"] == "present" and scanned:  # else it was seen in stacks alone
+        (scanned,) = scanned
+        start, end = reclaim["start"], reclaim["end"]
+        assert f"{scanned['value']:,.0f} pages/s" in reclaim["summary"]
+        measured = measure(found.over(start, end))[RECLAIM]
+        assert measured == pytest.approx(scanned["value"], rel=0.02)
+    elif reclaim["verdict"] == "absent" and scanned:
+        assert found.measures[RECLAIM] == pytest.approx(scanned[0]["value"], rel=0.02, abs=0.5)
+
+    storm = found.finding("page_fault_storm")
+    columns = found.window.columns(VmCounter, ("value",), lambda key: key == ("pgfault",))
+    # Of a recording with a gap the detector still divides by the gap as well.
+    gapless = all(piece.follows[1:].all() for piece in columns)
+    for faults in evidence_of(storm, "page faults") if gapless else ():
+        present = storm["verdict"] == "present"
+        start, end = (storm["start"], storm["end"]) if present else (found.start, found.end)
+        assert figure(faults["text"]) == pytest.approx(faults["value"], abs=WHOLE)
+        assert found.mean(VmCounter, ("vmstat", "pgfault"), start, end) == pytest.approx(
+            faults["value"], rel=0.02, abs=1)  # fmt: skip
+
+    memory = found.finding("memory_pressure")
+    for some in evidence_of(memory, "time in which some task waited for memory"):
+        present = memory["verdict"] == "present"
+        start, end = (memory["start"], memory["end"]) if present else (found.start, found.end)
+        signal = found.mean(Pressure, ("memory", "some pressure"), start, end)
+        assert signal == pytest.approx(some["value"], abs=0.5)
+
+
+@every_incident
+def test_the_mean_of_all_cores_is_one_number(name: str):
+    found = surfaces(name)
+    series = core_series(found.window)
+    if series is None:
+        return
+    every = all_cores(series)
+    whole = every.over(found.window.start_mono, found.window.end_mono)[-1]
+    if found.finding("cpu_pressure")["verdict"] == "absent":
+        (busy,) = evidence_of(found.finding("cpu_pressure"), "all cores busy")
+        # It counts I/O wait and stolen time as busy, too.
+        assert busy["value"] == pytest.approx(sum(whole[:4]), abs=0.1)
+    last = every.over(float(every.start[-1]), float(every.end[-1]))[-1]
+    shown = figure(
+        re.findall(r"cores?, (\d+)% busy on average", frame(found.window, 100, 40).plain)[0]
+    )
+    assert shown == pytest.approx(sum(last[:3]), abs=WHOLE)
 
 
 @every_incident
