@@ -8,10 +8,10 @@ own way through the code, as exactly as each of them shows it.
 
 Not every surface states every fact. `why` compares neither the number of dying cgroups nor the
 longest wait with quiet times (`Metric.compared`): its text repeats the finding, and that is
-compared. `fix` measures neither waits nor faults nor pressure. `top` shows the last step of a core, the last census, the
-driver's counters and the lines of the kernel log, but neither waits nor restarts. The driver of the
-recorded nodes counts no resets, so its counters are compared in a made recording. The pages of all
-incidents are made without flame graphs and tiles, which take seconds.
+compared. `fix` measures neither waits nor faults nor pressure. `top` shows the last step of a core,
+the last census, the driver's counters and the lines of the kernel log, but neither waits nor
+restarts. The driver of the recorded nodes counts no resets, so its counters are compared in a made
+recording. The pages of all incidents are made without flame graphs and tiles, which take seconds.
 """
 
 from __future__ import annotations
