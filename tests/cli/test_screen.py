@@ -105,7 +105,7 @@ def test_two_cores_get_a_line_each_with_their_numbers():
 
 def test_zombies_cards_and_the_log_are_said():
     text = "\n".join(shown(node_of(96), 120, 40))
-    assert "68,440 and 240 live memory cgroups · +3 in 1.0 s" in text
+    assert "68,440 · 240 live memory cgroups · +3 in 1.0 s" in text
     assert "1.0 MiB/s out    2.0 MiB/s" in text
     assert "drops 2/s" in text
     assert "resets 3" in text

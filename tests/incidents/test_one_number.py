@@ -475,7 +475,7 @@ def test_a_count_that_failed_in_the_end_leaves_the_last_one_everywhere():
     window = make_window(read)
     assert measure(window)[DYING] == dying_in(window) == zombie_memcgs(window).evidence[0].number
     assert top_json(window)["zombies"]["dying"] == zombies_json(tally(window))["dying"] == 900
-    assert " 900 beside 100 live" in frame(window, 100, 30).plain
+    assert " 900 · 100 live" in frame(window, 100, 30).plain
     assert dying_share(window) == 0.9
     (suspect,) = suspects(window)
     assert suspect.ratio == 1.0

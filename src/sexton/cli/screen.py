@@ -211,7 +211,7 @@ def _zombies(window: Window) -> Text:
     where = "" if census.scope == "node" else " in this subtree"
     text = Text(" zombies  ")
     text.append(f"{census.dying:,}", "bold")
-    text.append(f" and {count(census.live or 0, 'live memory cgroup')}{where}")
+    text.append(f" · {count(census.live or 0, 'live memory cgroup')}{where}")
     grown = growth(window)
     if grown is not None and lasts(grown.seconds, 1.0):
         words = f"{grown.by:+,} in" if grown.by else "steady for"
