@@ -416,14 +416,15 @@ def backlog(window: Window) -> Iterator[Evidence]:
     cores = nics.serving_cores(window)
     every = totals_in(window, SoftnetCpu, *LOSSES) or {}
     backlogs = [found for (core,), found in every.items() if not cores or core in cores]
+    where = "cores that serve a queue" if cores else "all cores"
     for field, what, normal in (
-        ("dropped", "packets dropped from the backlog", "0"),
-        ("time_squeeze", "polls cut short (busy, not starved)", "a few a second"),
+        ("dropped", "packets dropped from the backlog of", "0"),
+        ("time_squeeze", "polls cut short (busy, not starved) on", "a few a second"),
     ):
         total = int(sum(counters.get(field, 0.0) for counters in backlogs))
         if backlogs and (total or field == "dropped"):
             yield Evidence(
-                what,
+                f"{what} {where}",
                 f"{total:,}",
                 normal,
                 f"in {duration(window.seconds)}",

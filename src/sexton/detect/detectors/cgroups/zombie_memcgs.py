@@ -30,7 +30,6 @@ again. Those held by tmpfs files go when the files are deleted; a reboot frees t
 from __future__ import annotations
 
 from shlex import quote
-from time import gmtime, strftime
 
 from sexton.detect.deaths import GRACE, Deaths, deaths
 from sexton.detect.findings import absent, names, unread
@@ -52,7 +51,7 @@ from sexton.model.chain import Strength
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
-from sexton.model.text import count, printable, seconds, size
+from sexton.model.text import clock, count, printable, seconds, size
 from sexton.model.window import Window
 
 NAME = "zombie_memcgs"
@@ -259,7 +258,7 @@ def _leaking(window: Window, going_on: Leak | None) -> list[Evidence]:
     value = f"{going_on.number:,} in {seconds(going_on.seconds)}, {going_on.per_hour:,.0f} an hour"
     value += f" from {going_on.shown}" if going_on.shown else ""
     if going_on.arrives_s > 0:
-        when = strftime("%H:%M:%S", gmtime(window.end + going_on.arrives_s))
+        when = clock(window.end + going_on.arrives_s)
         value += f"; will reach {TOO_MANY.value:,.0f} dying in {seconds(going_on.arrives_s)},"
         value += f" at {when} UTC"
     return [
