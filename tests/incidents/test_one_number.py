@@ -1,11 +1,11 @@
 """One fact, one number: every surface says the same of the same thing and seconds.
 
 Over every recorded incident, of a core that was held, dying cgroups and who left them, restarts,
-resets, waits, throttling, reclaim, faults, pressure and the mean of all cores: the verdict's text,
-its JSON, the explorer's table, tiles and marks, the signals and moments of `why`, the data of the
-HTML report, alarms, the measures of `fix` and the numbers of `top`. What is published in JSON is
-compared with what the others compute, each by its own way through the code, as exactly as each of
-them shows it.
+resets, waits, throttling, reclaim, faults, pressure, the mean of all cores and what speaks against
+a cause: the verdict's text, its JSON, the explorer's table, tiles and marks, the signals and
+moments of `why`, the data of the HTML report, alarms, the measures of `fix` and the numbers of
+`top`. What is published in JSON is compared with what the others compute, each by its own way
+through the code, as exactly as each of them shows it.
 
 Not every surface states every fact. `why` compares neither the number of dying cgroups nor the
 longest wait with quiet times (`Metric.compared`): its text repeats the finding, and that is
