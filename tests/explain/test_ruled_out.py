@@ -112,11 +112,12 @@ def tcp(sent: int, again: int, syn: int) -> TcpCounters:
         ),
         pytest.param(
             "page_fault_storm",
-            [[VmCounter("pgfault", 0), VmCounter("pgmajfault", 0)], [VmCounter("pgfault", 9)], None,
+            [[VmCounter("pgfault", 0), VmCounter("pgmajfault", 0)], [VmCounter("pgfault", 9)],
+             [VmCounter("pgfault", 8_000), VmCounter("pgmajfault", 600)],
              [VmCounter("pgfault", 9_000), VmCounter("pgmajfault", 900)]],
             "page faults (30 major/s)",
             "30 of them major",
-            id="a reading without the counter hides nothing",
+            id="a reading without the counter leaves the other seconds known",
         ),
         pytest.param(
             "quota_throttling",

@@ -43,6 +43,8 @@ _GROUPS = {
     "free": "nr_free_pages",
 }
 GROUPS = tuple(_GROUPS)
+#: Goes down as well as up.
+_GAUGE = "free"
 _PLACE = {group: at for at, group in enumerate(GROUPS)}
 #: Memory is read every second: a reading further away does not describe the same moment.
 NEAR_S = 2.0
@@ -65,7 +67,7 @@ class Reading(NamedTuple):
 
 
 class PagingStep(NamedTuple):
-    """How much each group moved between two readings, without groups that went back.
+    """How much each group moved in `seconds` between two readings, without groups that went back.
 
     `by_tasks` is the number of pages that tasks scanned themselves (direct reclaim), for the node
     or for their cgroup.
@@ -73,12 +75,9 @@ class PagingStep(NamedTuple):
 
     start: float
     end: float
+    seconds: float
     moved: Mapping[str, int]
     by_tasks: int | None
-
-    @property
-    def seconds(self) -> float:
-        return self.end - self.start
 
     @property
     def freed_by_tasks(self) -> int | None:
@@ -149,12 +148,24 @@ class PagingSteps(Lazy[PagingStep]):
         made: F64 = self.moved(group) / (self.end - self.start)
         return made
 
+    def together(self) -> PagingStep | None:
+        """All steps in which every counter is known that ever is; `None` if there is none."""
+        counted: Bools = np.asarray((self._moved >= 0).any(axis=1))
+        counted[_PLACE[_GAUGE]] = False
+        known: Bools = np.asarray((self._moved[counted] >= 0).all(axis=0))
+        if not counted.any() or not known.any():
+            return None
+        sums = self._moved[:, known].sum(axis=1)
+        moved = {group: int(sums[at]) for group, at in _PLACE.items() if counted[at]}
+        start, end = float(self.start[known][0]), float(self.end[known][-1])
+        seconds = float((self.end - self.start)[known].sum())
+        return PagingStep(start, end, seconds, moved, _by_tasks(moved, ""))
+
     def make(self, at: int) -> PagingStep:
         tasks = int(self.by_tasks[at])
         moved = _Sums(self._moved, at)
-        return PagingStep(
-            float(self.start[at]), float(self.end[at]), moved, tasks if tasks >= 0 else None
-        )
+        start, end = float(self.start[at]), float(self.end[at])
+        return PagingStep(start, end, end - start, moved, tasks if tasks >= 0 else None)
 
 
 class Readings(Lazy[Reading]):
@@ -211,13 +222,20 @@ def between(before: Reading, after: Reading) -> PagingStep:
         for group, value in after.sums.items()
         if (step := delta(before.sums.get(group), value)) is not None
     }
-    return PagingStep(before.mono_s, after.mono_s, moved, _by_tasks(moved, ""))
+    start, end = before.mono_s, after.mono_s
+    return PagingStep(start, end, end - start, moved, _by_tasks(moved, ""))
+
+
+def first_to_last(window: Window) -> PagingStep | None:
+    """The step from the first reading to the last, for amounts: the kernel counts on in a gap.
+    `None` with fewer than two readings."""
+    found = readings(window)
+    return between(found[0], found[-1]) if len(found) > 1 else None
 
 
 def whole(window: Window) -> PagingStep | None:
-    """The step from the first reading to the last; `None` with fewer than two."""
-    found = readings(window)
-    return between(found[0], found[-1]) if len(found) > 1 else None
+    """All known steps together, for rates: gaps are left out. `None` if there is no step."""
+    return window.keep("paging of the window", lambda: readings(window).steps.together())
 
 
 def over(found: Readings, start: float, end: float) -> PagingStep | None:

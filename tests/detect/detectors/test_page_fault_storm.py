@@ -255,7 +255,7 @@ def test_without_the_number_of_cores_only_major_faults_are_judged():
 def test_counters_that_went_back_are_no_storm():
     machine = seconds(2)
     machine.counters["pgfault"] = 3
-    assert detect(seconds(2, machine).window()).verdict is Verdict.UNKNOWN
+    assert detect(seconds(2, machine).window()).verdict is Verdict.ABSENT
 
 
 def test_one_reading_is_unknown():

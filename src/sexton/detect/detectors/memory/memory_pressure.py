@@ -169,7 +169,7 @@ def _without_pressure(
     lacking = [missing(window.why_missing(Pressure))]
     if found:
         lacking = [Missing("two readings of /proc/pressure/memory", AGAIN)]
-    whole = paging.whole(window)
+    whole = paging.first_to_last(window)
     if whole is None:
         lacking += unread(window, VmCounter)
         return unknown(NAME, "whether tasks waited for memory is unknown", lacking)
@@ -184,7 +184,7 @@ def _without_pressure(
 
 
 def _calm(window: Window, counted: Sequence[Reading], found: Levels) -> Finding:
-    whole, moved = _whole(found), paging.whole(window)
+    whole, moved = _whole(found), paging.first_to_last(window)
     evidence = list(_levels(whole))
     if moved is not None:
         evidence += _signs(moved, every=False)

@@ -149,7 +149,7 @@ def _counted(window: Window) -> _Counted:
     readings = paging.readings(window)
     if not len(readings):
         return _Counted(None, None)
-    over = paging.whole(window)
+    over = paging.first_to_last(window)
     return _Counted(readings[-1].sums.get("killed"), over.moved.get("killed") if over else None)
 
 
