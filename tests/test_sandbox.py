@@ -25,6 +25,7 @@ def command():
         exec(sys.argv[2], globals())
     except MemoryError:
         return main._too_large()
+    sys.stdout.flush()
     return 0
 sys.exit(parent.run_in_child(command))
 """

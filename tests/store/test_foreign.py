@@ -177,6 +177,8 @@ import json, os, sys
 from pathlib import Path
 from sexton.errors import StoreError
 from sexton.store.recording import Recording
+from sexton.store.schema import tables
+tables()  # loaded while this checkout may be read: it may lie in a directory closed to others
 os.setgid(65534); os.setuid(65534)
 try:
     found = Recording(Path(sys.argv[1]))

@@ -119,7 +119,7 @@ def test_a_brushed_span_has_its_flame_graph_functions_difference_and_explanation
     expect(page.locator("#functionsBox")).to_contain_text("mem_cgroup_iter")
     page.get_by_role("tab", name="flame graph").click()
     page.keyboard.press("B")
-    expect(page.locator("#panelNote")).to_contain_text("red grew", timeout=60_000)
+    expect(page.locator("#panelNote")).to_contain_text("red: grew", timeout=60_000)
     page.locator("#byTask").fill("lab-walker")
     page.keyboard.press("Enter")
     assert "task=lab-walker" in address(page)

@@ -240,7 +240,7 @@ def test_a_flame_graph_is_walked_and_zoomed_by_keys(plain, opened):
     page.keyboard.press("Escape")
     expect(page.locator("#panel")).to_be_visible()
     page.keyboard.press("B")
-    expect(page.locator("#panelNote")).to_contain_text("red grew")
+    expect(page.locator("#panelNote")).to_contain_text("red: grew")
 
 
 @pytest.mark.whole
