@@ -59,7 +59,7 @@ def test_a_cause_whose_counters_moved_a_little_is_listed_with_the_numbers():
         "memory pressure (0.7 %)",
         "page faults (7 major/s)",
         "CPU quota (most often throttled /kube\\x1bpods, 7 of 63 periods)",
-        "packet flood (backlog dropped 7, squeezed 7 times)",
+        "packet flood (all cores: backlog dropped 7, squeezed 7 times)",
         "TCP loss (0.99 % retransmits)",
     )
 

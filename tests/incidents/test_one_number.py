@@ -603,7 +603,7 @@ def test_what_speaks_against_a_cause_has_the_number_of_its_finding(name: str):
             assert figure(phrase) == pytest.approx(share, abs=0.00501 if share < 1 else TENTH)
         else:  # of all cores; the evidence is of those that serve a queue
             of_queues = evidence_of(found.finding("starved_napi"), "packets dropped from .*")
-            assert phrase.startswith("packet flood (backlog dropped ")
+            assert phrase.startswith("packet flood (all cores: backlog dropped ")
             assert all(figure(phrase) >= item["value"] for item in of_queues)
 
 

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.model.rows.unit import Unit
+from sexton.cli.fix import verify
+from sexton.model.rows.unit import RestartMark, Unit
 from sexton.model.window import Batch, columns_of
+from sexton.prevent.audit import wanted_sources
 from sexton.series import restarts
 from sexton.series.restarts import FIELDS, RestartCount
+from sexton.sources.registry import all_sources
 
 
 def unit(restarts: int | None, main_start_us: int | None = None, name: str = "a.service") -> Unit:
@@ -102,3 +105,11 @@ def test_the_count_only_grows_as_more_is_read(readings, cut):
     later = restarts_in(whole).get("a.service", nothing)
     assert earlier.count <= later.count
     assert earlier.rebased <= later.rebased
+
+
+def test_whatever_counts_restarts_reads_systemd_and_the_journal():
+    for kinds in (
+        {kind for source in wanted_sources() for kind in source.rows},
+        {kind for source in all_sources() if source.id in verify._SOURCES for kind in source.rows},
+    ):
+        assert {Unit, RestartMark} <= kinds

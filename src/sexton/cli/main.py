@@ -45,7 +45,8 @@ start here:
   sexton fix plan            what to do about it, step by step, and how to undo it; changes nothing
   sexton sources             what Sexton can read here, and how to enable the rest
 
-exit status of diagnose and why: 0 healthy, 1 problem found, 2 failed, 3 unknown
+exit status of diagnose and why: 0 healthy, 1 a problem was found, 2 sexton itself failed,
+3 cannot tell
 """
 
 

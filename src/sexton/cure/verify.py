@@ -22,6 +22,7 @@ from sexton.model.rows.unit import Unit
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+from sexton.series.restarts import COUNTED_BY
 from sexton.series.steps import rise
 
 SAME = Threshold("same", 20, "% more", "normal variation between two windows")
@@ -155,7 +156,7 @@ def _rate(before: Mapping[str, Any], window: Window) -> CriterionResult:
 
 
 def _restarts(window: Window, now: Mapping[str, float], unit: str) -> CriterionResult:
-    what, source = f"restarts of {printable(unit)}", "systemd NRestarts"
+    what, source = f"restarts of {printable(unit)}", COUNTED_BY
     if not window.read(Unit):
         return CriterionResult(
             what, "crash loop", "?", Met.UNKNOWN, source, "systemd did not answer"

@@ -50,6 +50,8 @@ WAIT = Threshold(
 GRAVE = Threshold(
     "grave wait", 5, "s without a poll", "ENA and the kernel reset a device after 5 s"
 )
+#: Lines in which a driver says how long a queue was not polled.
+FAMILIES = ("nic_starved", "nic_reset")
 SOURCE = "bpf(2): softirq_raise, softirq_entry"
 _NORMAL = SOFTIRQ_PENDING.normal
 _PAUSED = "the whole machine was paused (an overcommitted hypervisor)"
@@ -241,7 +243,7 @@ class LoggedWait(NamedTuple):
 
 def logged_waits(window: Window) -> list[LoggedWait]:
     """Every wait in the log, in its order."""
-    lines = kernel_log.lines(window, ("nic_starved", "nic_reset"))
+    lines = kernel_log.lines(window, FAMILIES)
     name = nics.namer(window.latest(Nic) or (), lines)
     found: list[LoggedWait] = []
     for line in lines:

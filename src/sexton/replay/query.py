@@ -98,7 +98,7 @@ def _comparison(found: Occasions, span: Span) -> _Comparison | None:
     moments = tuple(moment.mono_s for moment in found.moments if span.holds(moment.mono_s))
     if not moments:
         return None
-    # Of a loop faster than the readings only some ends are known, at the pace of the readings.
+    # Of a loop faster than the readings only some ends are known, as often as it was read.
     loop = None if found.partial else loop_of(moments)
     return _Comparison(span, moments, *((None, "") if loop is None else (loop.plan, loop.note)))
 

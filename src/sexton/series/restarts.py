@@ -29,6 +29,7 @@ from sexton.model.window import Columns, Key, Window
 from sexton.series.rates import F64, Bools, carried
 
 FIELDS = ("restarts", "main_start_us")
+COUNTED_BY = "systemd's NRestarts and the journal"
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,14 @@ def test_inodes_that_hold_zombies_are_handed_over_before_the_first_pass(kernel: 
     assert len([action for action in kernel.actions if "cgroup" in action.verb]) == 1
 
 
+def test_nothing_is_made_where_nothing_is_left_or_pressure_is_high(kernel: FakeKernel):
+    free(kernel.build().host, PARENT, Limits(stop_if=lambda: "pressure"), kernel)
+    kernel.dying = 0
+    kernel.show()
+    free(kernel.host, PARENT, Limits(), kernel)
+    assert kernel.actions == []
+
+
 def test_a_pass_is_futile_only_if_no_inode_was_dirty_before_it(kernel: FakeKernel):
     kernel.dying, kernel.stuck = 0, 5000
     free(kernel.build().host, PARENT, Limits(), kernel)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SOURCES = {
     "cgroupfs.census": 5.0,
     "cgroupfs.cpu_stat": 10.0,
+    "kmsg.journal": 60.0,
     "kmsg.log": 2.0,
     "nic.devices": 0.0,
     "nic.ethtool": 5.0,

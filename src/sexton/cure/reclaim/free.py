@@ -400,6 +400,7 @@ class _Work:
     _futile: int = 0
     _idle: int = 0
     _swapless: bool = True
+    _handed_over: bool = False
     _live_bytes: int | None = None
 
     def run(self, count: Dying, progress: Progress) -> None:
@@ -407,8 +408,6 @@ class _Work:
         self._size = self._first
         reads = time_stat_reads(self.host, self.parent)
         self._end_s = time.monotonic() + self.limits.seconds
-        if self._hand_over_inodes():
-            count = settled(self.host, self.parent)
         while not self.why:
             if len(self.rounds) >= self.limits.rounds:
                 self.why = f"limit of {self.limits.rounds} rounds reached"
@@ -441,6 +440,11 @@ class _Work:
             if time.monotonic() >= self._end_s:
                 self.why = f"deadline of {self.limits.seconds:g} s reached"
                 break
+            if not self._handed_over:
+                self._handed_over = True
+                if self._hand_over_inodes():
+                    count = settled(self.host, self.parent)
+                    continue  # that may have been enough
             amount = min(int(self._size), most - self._requested_bytes)
             if self.parent.version == 2 and amount < PAGE:
                 self.why = "requested as much as the zombies can hold"

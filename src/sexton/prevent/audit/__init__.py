@@ -14,7 +14,7 @@ from sexton.model.audit import Audit, EnabledUnit, KubeletProblem
 from sexton.model.rows.cgroup import CgroupEvent
 from sexton.model.rows.node import Node
 from sexton.model.rows.task import Process, ProcessCgroup
-from sexton.model.rows.unit import ServiceManager, Unit
+from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
 from sexton.model.window import Window
 from sexton.prevent.audit.enabled import Enabled
 from sexton.prevent.audit.evidence import Evidence, gather
@@ -27,7 +27,8 @@ from sexton.sources.services import usage_source
 
 def wanted_sources() -> tuple[Source, ...]:
     """The sources a live audit needs."""
-    return (*sources_of(Unit, Node, Process, ProcessCgroup, CgroupEvent), usage_source())
+    kinds = (Unit, RestartMark, Node, Process, ProcessCgroup, CgroupEvent)
+    return (*sources_of(*kinds), usage_source())
 
 
 def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = ()) -> Audit:

@@ -23,8 +23,9 @@ from sexton.model.rows.unit import Unit
 from sexton.model.text import count, seconds, shorten, size
 from sexton.prevent.audit.catalogue import Agent, Condition, agent_of
 from sexton.prevent.audit.evidence import Evidence
+from sexton.series.restarts import COUNTED_BY
 
-#: From this many restarts since boot on, a unit clearly does not stay up.
+#: From this many restarts on, a unit clearly does not stay up.
 MANY_RESTARTS = 5
 _RECENTLY_S = 3600.0
 _MOST_FILE = 1 << 20
@@ -169,14 +170,14 @@ class Judge:
         fix = f"journalctl -u {quote(name)} -n 50"
         if why_protected(name, self.protected) is None:
             fix += "\nsudo sexton fix plan  # to stop and mask it, with undo; changes nothing yet"
-        yield Fault(CRASH_LOOP, detail, fix, "NRestarts, D-Bus", round(a_day))
+        yield Fault(CRASH_LOOP, detail, fix, COUNTED_BY, round(a_day))
 
     def _signs(self, name: str, unit: Unit | None, enabled: EnabledUnit | None) -> Iterable[Reason]:
         """Signs that it does not work, so nothing can be using it now."""
         counted = self.context.seen.restarts.get(name)
         if counted is not None and counted.total >= MANY_RESTARTS and not counted.recent:
             value = f"{count(counted.total, 'time')}, none while watched"
-            yield Reason("restarted", value, "NRestarts, D-Bus")
+            yield Reason("restarted", value, COUNTED_BY)
         died = (self.context.seen.deaths or {}).get(name, 0)
         if died:
             yield Reason("its cgroup was removed", count(died, "time"), "tracefs")

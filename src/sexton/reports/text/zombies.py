@@ -53,7 +53,7 @@ class Tally(NamedTuple):
     owners: tuple[Owner, ...]
     grown: Growth | None
     traced: Deaths | None
-    rate_s: float | None
+    per_s: float | None
     uptime_s: float | None
 
     @property
@@ -86,7 +86,7 @@ def tally(window: Window) -> Tally:
         owners=owners(window),
         grown=grown,
         traced=traced,
-        rate_s=rate(grown, traced),
+        per_s=rate(grown, traced),
         uptime_s=window.node.uptime_s if window.node else None,
     )
 
@@ -121,7 +121,7 @@ def _growth_json(found: Tally) -> dict[str, Any]:
     return {
         "net": None if grown is None else grown.by,
         "seconds": None if grown is None else round(grown.seconds, 3),
-        "per_hour": None if found.rate_s is None else round(found.rate_s * 3600, 1),
+        "per_hour": None if found.per_s is None else round(found.per_s * 3600, 1),
         "deaths": None if traced is None else len(traced.all),
         "released": None if traced is None else len(traced.released),
         "unreleased": None if traced is None else len(traced.unreleased),
@@ -191,8 +191,8 @@ def _growth_words(found: Tally) -> str:
         words.append(f"{net} in {seconds(grown.seconds)}")
         if grown.draining and grown.drained_in_s is not None:
             words.append(f"draining on its own, empty in {seconds(grown.drained_in_s)}")
-    if found.rate_s is not None:
-        words.append(f"{found.rate_s * 3600:+,.0f} an hour at this rate")
+    if found.per_s is not None:
+        words.append(f"{found.per_s * 3600:+,.0f} an hour at this rate")
     elif grown is not None and 0 < grown.by < ENOUGH.value:
         words.append("too few for a forecast")
     census = found.census

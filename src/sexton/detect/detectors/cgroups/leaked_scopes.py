@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
+from sexton.detect import kernel_log
 from sexton.detect.findings import missing, names
 from sexton.detect.registry import Threshold, Treatment, detector, look
 from sexton.detect.stems import container, join, path_stem, pattern, split
@@ -39,6 +40,8 @@ from sexton.model.window import Window
 from sexton.series.directories import identity
 
 NAME = "leaked_scopes"
+#: Lines of logind in which it refuses a session.
+FAMILY = "sessions"
 
 EMPTY = Threshold(
     "empty",
@@ -70,6 +73,7 @@ class _Group(NamedTuple):
 
 @detector(
     needs=(CgroupDir,),
+    events=(FAMILY,),
     thresholds=(EMPTY, FULL, CROWD),
     title="leaked scopes",
     story="Empty cgroups were never removed",
@@ -91,7 +95,7 @@ def detect(window: Window) -> Finding:
     empty = _grouped(_deserted(window)) if blind is None else []
     crowds = [_Group(row.path, "*", row.children) for row in rows if row.children >= CROWD.value]
     crowds.sort(key=lambda group: -group.number)
-    refused = [event for event in window.all(KernelEvent) or () if event.family == "sessions"]
+    refused = [line.event for line in kernel_log.lines(window, (FAMILY,))]
     idle = None if blind else sum(group.number for group in empty)
     evidence = [
         _counted(len(rows), scopes, idle),

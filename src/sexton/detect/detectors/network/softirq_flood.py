@@ -110,7 +110,9 @@ def _ruled_out(window: Window) -> str:
     lost, cut = (sum(counters.get(name, 0.0) for counters in backlogs.values()) for name in LOSSES)
     if not lost and not cut:
         return "packet flood"
-    return f"packet flood (backlog dropped {lost:,.0f}, squeezed {count(int(cut), 'time')})"
+    return (
+        f"packet flood (all cores: backlog dropped {lost:,.0f}, squeezed {count(int(cut), 'time')})"
+    )
 
 
 def _look(finding: Finding, _window: Window) -> list[Step]:

@@ -266,7 +266,7 @@ def _places(seen: _Seen) -> list[nics.Place]:
     found: dict[str, nics.Place] = {}
     cores = {
         (line.number("queue"), line.text("bus")): line.number("cpu")
-        for line in kernel_log.lines(window, ("nic_starved", "nic_reset"))
+        for line in kernel_log.lines(window, waits.FAMILIES)
         if line.number("cpu") is not None
     }
     for wait in sorted(seen.recent or seen.logged, key=lambda wait: -wait.seconds):

@@ -160,5 +160,5 @@ def _timed(walk: WalkCost | None) -> tuple[Evidence, ...]:
 def _sentence(readers: tuple[str, ...], cost: float | None) -> str:
     who = readers[0] if readers else "the task on that core"
     reads = "reads memory statistics" if readers else "may read memory statistics"
-    pace = f"; one read takes {seconds(cost)}" if cost is not None else ""
-    return f"{who} {reads}{pace}; kernel stacks would prove it (--stacks)"
+    price = f"; one read takes {seconds(cost)}" if cost is not None else ""
+    return f"{who} {reads}{price}; kernel stacks would prove it (--stacks)"
