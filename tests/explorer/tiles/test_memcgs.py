@@ -73,3 +73,17 @@ def test_after_lost_events_there_are_no_more_than_the_census_counts(tmp_path: Pa
     found = line(tmp_path)
     assert found[38] == zombies(39)
     assert max(found.values()) > 10 >= found[78]
+
+
+def test_a_census_after_the_last_reading_of_the_trace_ends_them_for_good(tmp_path: Path):
+    for number, dying in enumerate((30, 10, 0, 0)):
+        made = flush(max(1, 40 * number), 40 * (number + 1), dying, lost=50 * (number == 1))
+        if number > 1:  # nothing is removed any more
+            made[CgroupEvent] = [batch(at) for at in range(40 * number, 40 * (number + 1))]
+            made[CgroupEvent][0] = batch(40 * number, CgroupEvent("mkdir", 9999, "/x", 0))
+        late = made[CgroupCensus][-1]
+        made[CgroupCensus][-1] = Batch(late.mono_s + 0.05, late.wall_s + 0.05, late.rows)
+        write_sealed(tmp_path, [made], number + 1)
+    found = line(tmp_path)
+    assert found[77] > 10 >= found[79]
+    assert found[119] == found[158] == 0

@@ -187,11 +187,11 @@ class _Owners(Lines):
         self._missed |= np.isfinite(self._last) and moments[0] - self._last > GAP_S
         self._missed |= segment.rows(CgroupEventGap) > 0
         if self._missed:
-            ended += self._beyond(part)
+            ended += self._beyond(part, until)
         return ended
 
-    def _beyond(self, part: Part) -> list[Death]:
-        """Those that the last census no longer counts."""
+    def _beyond(self, part: Part, until: float) -> list[Death]:
+        """Those that the last census no longer counts. It may be read after the last events."""
         counted = [
             (batch.mono_s, row.dying)
             for batch in part.book.segment.batches(CgroupCensus)
@@ -205,7 +205,7 @@ class _Owners(Lines):
         gone = beyond(stayed, dying)
         for death in gone:
             del self._open.by_id[death.cgroup_id]
-        return [death._replace(released_s=at) for death in gone]
+        return [death._replace(released_s=min(at, until)) for death in gone]
 
     def _owner_of(self, path: str) -> str:
         """The unit of a cgroup, or else its parent and the stem of its name."""
