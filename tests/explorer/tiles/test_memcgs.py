@@ -87,3 +87,18 @@ def test_a_census_after_the_last_reading_of_the_trace_ends_them_for_good(tmp_pat
     found = line(tmp_path)
     assert found[77] > 10 >= found[79]
     assert found[119] == found[158] == 0
+
+
+def test_readings_forty_seconds_apart_are_no_pause(tmp_path: Path):
+    for number in range(2):
+        first = 1 + 200 * number
+        made = flush(first, first + 200, 10)
+        read = {at: batch(at) for at in range(first + 39, first + 200, 40)}
+        for at, one in zip(range(first, first + 200), made[CgroupEvent], strict=True):
+            end = next(end for end in read if end >= at)
+            read[end] = batch(end, *read[end].rows, *one.rows)
+        write_sealed(tmp_path, [made | {CgroupEvent: [*read.values()]}], number + 1)
+    found = line(tmp_path)
+    shown = [found.get(at) for at in (79, 100, 239, 260, 399)]
+    expected = [zombies(at) for at in (80, 120, 240, 280, 400)]
+    assert shown == expected

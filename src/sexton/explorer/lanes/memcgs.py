@@ -20,7 +20,7 @@ from sexton.model.aligned import F64
 from sexton.model.row import table
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.text import printable
-from sexton.model.window import GAP_S
+from sexton.model.window import longest_step
 from sexton.series.catalogue import DYING, LIVE
 from sexton.series.rates import F32
 from sexton.store.arrays import coded, numbers
@@ -112,16 +112,18 @@ class _Owners(Lines):
         if segment.boot_id != self._boot:
             self._begin(segment.boot_id)
         moments = _moments(part)
+        longest = longest_step(moments)
         moments = moments[(moments > self._last) & np.isfinite(moments)]
         if not len(moments):
             return
+        self._missed |= np.isfinite(self._last) and moments[0] - self._last > longest
         counts = self._counts(part, moments)
         owners = [_READ, *(row for row in counts if self._has_row(row))]
         none = np.zeros(len(moments), np.float32)
         values = np.stack([counts.get(owner, none) for owner in owners])[None]
         end = part.clock.wall(moments)
         spent = np.diff(moments, prepend=self._last)
-        spent[spent > GAP_S] = 1.0
+        spent[spent > longest] = 1.0
         rows = self.rows.of([(owner,) for owner in owners])
         put(self.pyramid, places(end - spent, end), Cells(values, spent[None], rows))
         self._last = float(moments[-1])
@@ -184,7 +186,6 @@ class _Owners(Lines):
                 path = str(path_names[paths[row]])
                 death = self._open.add(kind, int(ids[row]), path, moment)
                 ended += [] if death is None else [death]
-        self._missed |= np.isfinite(self._last) and moments[0] - self._last > GAP_S
         self._missed |= segment.rows(CgroupEventGap) > 0
         if self._missed:
             ended += self._beyond(part, until)
