@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sexton.detect.deaths import already_dying, deaths
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.window import Batch, Window
@@ -72,6 +74,29 @@ def test_lost_events_are_counted():
     found = deaths(window)
     assert found is not None
     assert found.lost == 7
+
+
+@pytest.mark.parametrize(
+    ("lost", "follows", "left", "doubtful"),
+    [(3, True, [2, 3, 9], 1), (0, False, [2, 3, 9], 0), (0, True, [0, 1, 2, 3, 9], 0)],
+)
+def test_if_releases_may_be_missed_no_more_are_left_than_the_census_counts(
+    lost: int, follows: bool, left: list[int], doubtful: int
+):
+    census = CgroupCensus("v2", 2, "/x", "node", 11, 9, 2, "m", None)
+    early = tuple(event("rmdir", n, 1.0 + n) for n in range(4))
+    after = (event("rmdir", 9, 12.0),)  # the census was before it
+    rows = {
+        CgroupEvent: [Batch(5.0, 5.0, early), Batch(20.0, 20.0, after, follows=follows)],
+        CgroupCensus: [Batch(10.0, 10.0, (census,))],
+        CgroupEventGap: [Batch(5.0, 5.0, (CgroupEventGap(lost),) if lost else ())],
+    }
+    found = deaths(Window(rows))
+    assert found is not None
+    assert [death.cgroup_id for death in found.unreleased] == left
+    assert len(found.all) == 5
+    assert [death.released_s for death in found.released] == [10.0] * (5 - len(left))
+    assert (found.sure(None), found.doubtful(None)) == (len(left) == 5, doubtful)
 
 
 class Later(Window):

@@ -67,6 +67,13 @@ def test_lost_events_do_not_weaken_what_the_count_confirms():
     assert owners(window)[0].strength is Strength.PROVEN
 
 
+def test_which_are_left_is_only_likely_if_the_count_shows_missed_releases():
+    rows = [*(removed(n, f"/a/run-{n}") for n in range(30)), CgroupEventGap(99)]
+    window = make_window([(0.0, [census(0), *rows]), (10.0, [census(10)])], [CgroupEvent])
+    (owner,) = owners(window)
+    assert (owner.dying, owner.strength) == (10, Strength.LIKELY)
+
+
 def test_where_the_parent_died_too_the_deepest_live_directory_owns_them():
     window = make_window([(0.0, [*live("/pods"), OfflineMemcg("/pods/pod-1/inner-2")])])
     (owner,) = owners(window)

@@ -7,13 +7,13 @@ release waits for RCU and a worker thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
-from sexton.detect.growth import latest_count
+from sexton.detect.growth import Count, Growth, counts, latest_count
 from sexton.detect.registry import Threshold
 from sexton.detect.rows_read import remembered
 from sexton.model.row import fields_of
@@ -23,6 +23,8 @@ from sexton.model.window import Batch, Window
 GRACE = Threshold(
     "grace", 5, "s after the rmdir", "a release waits for RCU and a worker, which takes under 1 s"
 )
+#: So much of what was traced must be in the count: both are read a moment apart.
+_CONFIRMED = 0.9
 
 
 class Death(NamedTuple):
@@ -36,13 +38,17 @@ class Death(NamedTuple):
 
 @dataclass(frozen=True)
 class Deaths:
-    """What was traced between `start_s` and `end_s`; `lost` events were dropped by the buffer."""
+    """What was traced between `start_s` and `end_s`; `lost` events were dropped by the buffer.
+
+    `missed` releases are known only from the census, which counts fewer dying cgroups.
+    """
 
     all: tuple[Death, ...]
     births: int
     start_s: float
     end_s: float
     lost: int
+    missed: int = 0
 
     @property
     def seconds(self) -> float:
@@ -66,23 +72,43 @@ class Deaths:
         return tuple(death for death in self._left if self.end_s - death.died_s < grace)
 
     @property
+    def whole(self) -> bool:
+        """Whether no event is known to be missing."""
+        return not (self.lost or self.missed)
+
+    def sure(self, moved: Growth | None) -> bool:
+        """Whether no release was missed: no event is missing, or the count grew by about as many
+        as were left, however many events the trace buffer dropped."""
+        number = len(self.unreleased) + self.missed
+        grew = moved is not None and number > 0 and moved.by >= _CONFIRMED * number
+        return self.whole or grew
+
+    def doubtful(self, moved: Growth | None) -> int:
+        """How many of the unreleased may have been released: as many as events were lost, less the
+        releases that the census told of."""
+        return 0 if self.sure(moved) else max(self.lost - self.missed, 0)
+
+    @property
     def _left(self) -> list[Death]:
         return [death for death in self.all if death.released_s is None]
 
 
 @remembered
 def deaths(window: Window) -> Deaths | None:
-    """Every death in the window; `None` if nothing was traced."""
+    """Every death in the window; `None` if nothing was traced.
+
+    Where releases may have been missed, no more stay unreleased than the last census counts.
+    """
     batches = window.batches(CgroupEvent)
     if batches is None:
         return None
     events = _in_order(batches)
-    found, births = _joined(events)
-    gaps = window.all(CgroupEventGap) or ()
-    lost = sum(gap.lost for gap in gaps)
+    lost = sum(gap.lost for gap in window.all(CgroupEventGap) or ())
+    whole = not lost and all(batch.follows for batch in batches[1:])
+    found, births, missed = _joined(events, None if whole else _counted(window))
     end_s = max(batches[-1].mono_s, events[-1].mono_ns / 1e9 if events else 0.0)
     start_s = min(batches[0].mono_s, events[0].mono_ns / 1e9 if events else batches[0].mono_s)
-    return Deaths(tuple(found), births, start_s, end_s, lost)
+    return Deaths(tuple(found), births, start_s, end_s, lost, len(missed))
 
 
 class AlreadyDying(NamedTuple):
@@ -103,15 +129,20 @@ def already_dying(window: Window) -> AlreadyDying:
         return AlreadyDying((), True)
     traced = deaths(window)
     begins = window.start_mono if traced is None else traced.start_s
-    found, _ = _joined(_in_order([*earlier, *(window.batches(CgroupEvent) or ())]))
+    events = _in_order([*earlier, *(window.batches(CgroupEvent) or ())])
+    found, _, missed = _joined(events, _counted(window))
     stayed = [death for death in found if death.released_s is None and death.died_s < begins]
-    census = latest_count(window)
-    missed: Sequence[Death] = ()
-    if census is not None and census.scope == "node" and census.dying is not None:
-        missed = beyond(stayed, census.dying - (len(traced.unreleased) if traced else 0))
     lost = sum(row.lost for batch in window.earlier(CgroupEventGap) for row in batch.rows)
     whole = all(batch.follows for batch in earlier[1:])
-    return AlreadyDying(tuple(stayed[len(missed) :]), not lost and whole and not missed)
+    return AlreadyDying(tuple(stayed), not lost and whole and not missed)
+
+
+def _counted(window: Window) -> Count | None:
+    """The last count of all that are dying on the node."""
+    census = latest_count(window)
+    if census is None or census.scope != "node" or census.dying is None:
+        return None
+    return counts(window)[-1]
 
 
 def _in_order(batches: Iterable[Batch[CgroupEvent]]) -> list[CgroupEvent]:
@@ -135,14 +166,19 @@ class Open:
             self.by_id[cgroup_id] = Death(cgroup_id, path, moment)
         return None if ended is None else ended._replace(released_s=moment)
 
+    def beyond(self, dying: int, at_s: float) -> list[Death]:
+        """End the oldest, of which releases were missed: no more can be open than are dying."""
+        stayed = [death for death in self.by_id.values() if death.died_s <= at_s]
+        gone = stayed[: max(len(stayed) - max(dying, 0), 0)]
+        for death in gone:
+            del self.by_id[death.cgroup_id]
+        return [death._replace(released_s=at_s) for death in gone]
 
-def beyond(stayed: Sequence[Death], dying: int) -> Sequence[Death]:
-    """The oldest of these, of which releases were missed: there cannot be more than are dying."""
-    return stayed[: max(len(stayed) - max(dying, 0), 0)]
 
-
-def _joined(events: Iterable[CgroupEvent]) -> tuple[list[Death], int]:
-    """Deaths with their releases, and the number of births."""
+def _joined(
+    events: Iterable[CgroupEvent], census: Count | None
+) -> tuple[list[Death], int, list[Death]]:
+    """Deaths with their releases, the number of births, and those beyond the census."""
     found: list[Death] = []
     still = Open()
     births = 0
@@ -150,4 +186,6 @@ def _joined(events: Iterable[CgroupEvent]) -> tuple[list[Death], int]:
         births += event.kind == "mkdir"
         ended = still.add(event.kind, event.cgroup_id, event.path, event.mono_ns / 1e9)
         found += [] if ended is None else [ended]
-    return sorted([*found, *still.by_id.values()], key=attrgetter("died_s")), births
+    missed = [] if census is None else still.beyond(census.dying, census.mono_s)
+    found += [*missed, *still.by_id.values()]
+    return sorted(found, key=attrgetter("died_s")), births, missed

@@ -47,8 +47,6 @@ COST_LIMIT = Threshold(
 _IN_SIGHT = 5_000_000
 #: Counts closer together than this measure the reading, not the kernel.
 _APART_S = 1.0
-#: So much of what was traced must be in the count: both are read a moment apart.
-_CONFIRMED = 0.9
 #: How far apart two fastest-of-three timings of the same small file may be.
 _JITTER_S = 20e-6
 
@@ -136,14 +134,6 @@ def rate(moved: Growth | None, traced: Deaths | None) -> float | None:
         return None
     number = len(traced.unreleased)
     return Amount(number, traced.seconds).rate if number >= ENOUGH.value else None
-
-
-def confirms(moved: Growth | None, number: int) -> bool:
-    """Did the count grow by about as many as the trace has unreleased?
-
-    Then no release was lost, however many events the trace buffer dropped.
-    """
-    return moved is not None and number > 0 and moved.by >= _CONFIRMED * number
 
 
 def dying_below(window: Window) -> dict[str, int]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from sexton.detect.churn import Family, churn, gaps
 from sexton.detect.deaths import GRACE, Deaths
-from sexton.detect.growth import ENOUGH, Count, confirms, counts, growth
+from sexton.detect.growth import ENOUGH, Count, counts, growth
 from sexton.detect.registry import Threshold
 from sexton.model.finding import Severity
 from sexton.model.window import Window
@@ -79,12 +79,10 @@ def leak(window: Window) -> Leak | None:
     seen = churn(window)
     if seen is None or seen.traced is None:
         return _by_counts(window, counted)
-    sure = confirms(moved, len(seen.traced.unreleased))
-    lost = 0 if sure else seen.traced.lost
     leaking = [family for family in seen.families if _leaks(family, seen.traced)]
-    number = sum(family.kept for family in leaking) - lost
+    number = sum(family.kept for family in leaking) - seen.traced.doubtful(moved)
     if number < ENOUGH.value:
-        return _by_counts(window, counted) if lost else None
+        return None if seen.traced.sure(moved) else _by_counts(window, counted)
     start = min(min(family.kept_s) for family in leaking)
     if seen.births * 2 < number or _was_freed(counted, start, number):
         return None

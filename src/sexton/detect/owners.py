@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from sexton.detect.deaths import already_dying, deaths
-from sexton.detect.growth import confirms, dying_below, growth, latest_count
+from sexton.detect.growth import dying_below, growth, latest_count
 from sexton.detect.ledger import suspects
 from sexton.detect.rows_read import remembered
 from sexton.detect.stems import join, path_stem, pattern, split, unit_of
@@ -156,7 +156,7 @@ def _named(window: Window) -> _Heaps:
 
     traced = deaths(window)
     stayed = traced.unreleased if traced else ()
-    sure = traced is None or not traced.lost or confirms(growth(window), len(stayed))
+    sure = traced is None or traced.sure(growth(window))
     for heap, number in counted(death.path for death in stayed):
         heap.traced += number
         heap.raise_strength(Strength.PROVEN if sure else Strength.LIKELY)

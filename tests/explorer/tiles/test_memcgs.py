@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.incident import replayed
+from sexton.detect.deaths import already_dying, deaths
+from sexton.detect.owners import owners
 from sexton.explorer.tiles.view import View
 from sexton.model.lane import COLUMNS
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.window import Batch
+from sexton.replay.span import between
+from sexton.store.recording import Recording
 from tests.support.recordings import WALL_S, write_sealed
 
 START = 1000
@@ -102,3 +107,17 @@ def test_readings_forty_seconds_apart_are_no_pause(tmp_path: Path):
     shown = [found.get(at) for at in (79, 100, 239, 260, 399)]
     expected = [zombies(at) for at in (80, 120, 240, 280, 400)]
     assert shown == expected
+
+
+@pytest.mark.parametrize("first", [1, 155])
+def test_after_lost_events_the_verdict_knows_as_many_as_the_lane(tmp_path: Path, first: int):
+    for number in range(4):
+        begin, end = max(1, 40 * number), 40 * (number + 1)
+        write_sealed(tmp_path, [flush(begin, end, 10, lost=50 * (number == 1))], number + 1)
+    shown = line(tmp_path)[158]
+    begin_s = WALL_S + START
+    window = replayed(tmp_path, between(Recording(tmp_path), begin_s + first, begin_s + 159)).window
+    traced = deaths(window)
+    assert traced is not None
+    assert len(traced.unreleased) + len(already_dying(window).deaths) == shown == 6
+    assert [owner.dying for owner in owners(window) if owner.unit == "a.service"] == [shown]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sexton.detect.deaths import GRACE, Death, Open, beyond
+from sexton.detect.deaths import GRACE, Death, Open
 from sexton.detect.stems import join, path_stem, split, unit_of
 from sexton.explorer.tiles.build import Metrics, Part, Taken, places, put
 from sexton.explorer.tiles.lines import Line, Lines, drawn_values
@@ -202,11 +202,7 @@ class _Owners(Lines):
         if not counted:
             return []
         at, dying = counted[-1]
-        stayed = [death for death in self._open.by_id.values() if death.died_s <= at]
-        gone = beyond(stayed, dying)
-        for death in gone:
-            del self._open.by_id[death.cgroup_id]
-        return [death._replace(released_s=min(at, until)) for death in gone]
+        return self._open.beyond(dying, min(at, until))
 
     def _owner_of(self, path: str) -> str:
         """The unit of a cgroup, or else its parent and the stem of its name."""

@@ -31,7 +31,7 @@ from sexton.detect.churn import Churn, Family, churn
 from sexton.detect.deaths import GRACE
 from sexton.detect.detectors.cgroups import crash_looping_unit
 from sexton.detect.findings import AGAIN, missing, names, unknown, unread
-from sexton.detect.growth import ENOUGH, confirms, growth, latest_count
+from sexton.detect.growth import ENOUGH, growth, latest_count
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -157,8 +157,7 @@ def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
         severity = Severity.WARNING if family.container or many else Severity.INFO
         return _Loop(family, f"while dying cgroups grew by {moved.by:,}", severity)
     regular = family.regular(BY_THE_CLOCK.value / 100)
-    sure = confirms(growth(window), len(seen.traced.unreleased))
-    kept = family.kept if sure else family.kept - seen.traced.lost
+    kept = family.kept - seen.traced.doubtful(growth(window))
     if kept >= REPEATED.value and kept * 100 >= KEPT.value * (family.kept + family.released):
         few = dying is not None and dying < MANY.value
         severity = Severity.INFO if few and not regular else Severity.WARNING
