@@ -108,11 +108,14 @@ class Later(Window):
         return self.before if kind is CgroupEvent else ()
 
 
-def later(before: list[Batch[CgroupEvent]], dying: int, *events: CgroupEvent) -> Window:
+def later(
+    before: list[Batch[CgroupEvent]], dying: int, *events: CgroupEvent, lost: int = 0
+) -> Window:
     census = CgroupCensus("v2", 2, "/x", "node", dying + 9, 9, dying, "m", None)
     rows = {
         CgroupEvent: [Batch(100.0, 100.0, ()), Batch(120.0, 120.0, events)],
         CgroupCensus: [Batch(120.0, 120.0, (census,))],
+        CgroupEventGap: [Batch(120.0, 120.0, (CgroupEventGap(lost),) if lost else ())],
     }
     window = Later(rows)
     window.before = tuple(before)
@@ -134,4 +137,5 @@ def test_there_are_no_more_of_them_than_are_dying_and_after_a_gap_it_is_not_sure
     assert not found.sure
     gap = [*before, Batch(90.0, 90.0, (event("rmdir", 8, 80.0),), follows=False)]
     assert not already_dying(later(gap, 50)).sure
+    assert not already_dying(later(before, 50, lost=3)).sure
     assert already_dying(later(before, 0)).deaths == ()

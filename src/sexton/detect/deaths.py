@@ -13,7 +13,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
-from sexton.detect.growth import Count, Growth, counts, latest_count
+from sexton.detect.growth import Count, Growth, counts, growth, latest_count
 from sexton.detect.registry import Threshold
 from sexton.detect.rows_read import remembered
 from sexton.model.row import fields_of
@@ -133,8 +133,8 @@ def already_dying(window: Window) -> AlreadyDying:
     found, _, missed = _joined(events, _counted(window))
     stayed = [death for death in found if death.released_s is None and death.died_s < begins]
     lost = sum(row.lost for batch in window.earlier(CgroupEventGap) for row in batch.rows)
-    whole = all(batch.follows for batch in earlier[1:])
-    return AlreadyDying(tuple(stayed), not lost and whole and not missed)
+    whole = not (lost or missed) and all(batch.follows for batch in earlier[1:])
+    return AlreadyDying(tuple(stayed), whole and (not traced or traced.sure(growth(window))))
 
 
 def _counted(window: Window) -> Count | None:
