@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sexton.model.rows.cgroup import CgroupCpu
 from sexton.model.rows.memory import Pressure
-from sexton.series.catalogue import PRESSURE
+from sexton.series.catalogue import CGROUP_CPU_WAIT, PRESSURE
 from sexton.series.load import lapses
 from sexton.series.meter import series
 from sexton.series.pressure import levels, over, whole
@@ -54,8 +55,11 @@ def test_no_share_is_above_all_of_the_time(resource: str):
     for stall in (over(found, 0.0, 20.0), whole(window, resource)):
         assert stall is not None
         assert (stall.some, stall.full) == (100.0, 100.0)
-    metric = series(window, PRESSURE)
-    assert metric is not None
-    assert (metric.values == 100).all()
+    waited = ((0.0, 0), (1.0, 1_030_000), (20.0, 20_100_000))
+    of_cgroup = make_window([(at, [CgroupCpu("/a", 0, total)]) for at, total in waited])
+    for made, kind in ((window, PRESSURE), (of_cgroup, CGROUP_CPU_WAIT)):
+        metric = series(made, kind)
+        assert metric is not None
+        assert (metric.values == 100).all()
     lost = [(lapse.start, lapse.end, lapse.mean) for lapse in lapses(window, 90, 10)]
     assert lost == ([(1.0, 20.0, 100.0)] if resource == "cpu" else [])

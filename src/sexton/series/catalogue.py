@@ -196,7 +196,7 @@ CGROUP_CPU = Metric("cgroup_cpu_percent", CgroupCpu, ("used_us",), Kind.COUNTER,
                     "CPU time used", "cgroup", _LOAD, 1e-4)  # fmt: skip
 CGROUP_CPU_WAIT = Metric(
     "cgroup_cpu_wait_percent", CgroupCpu, ("waited_us",), Kind.COUNTER, _TIME,
-    "waiting for a core", "cgroup", _FEW, 1e-4,
+    "waiting for a core", "cgroup", _FEW, 1e-4, most=pressure.MOST,
 )  # fmt: skip
 CGROUP_MEMORY = Metric("cgroup_memory_bytes", CgroupMemory, ("used_bytes",), Kind.GAUGE, "bytes",
                        "memory of a cgroup with a limit", "cgroup", "below its limit")  # fmt: skip
