@@ -121,16 +121,20 @@ class Surfaces:
         units = self.finding("crash_looping_unit")["entities"].get("unit", ())
         return measure(self.window, units=units)
 
-    def mean(self, table: type[Row], name: tuple[str, str], start: float, end: float) -> float:
-        """The mean of a signal over the steps that are mostly in a span; 0 if it never moved."""
+    def mean(
+        self, table: type[Row], name: tuple[str, str], start: float, end: float
+    ) -> tuple[float, float]:
+        """The mean of a signal over the known steps that are mostly in a span, and their seconds;
+        0 of 0 if it never moved."""
         signal, read = self.signals.get(name), self.window.bounds_of(table)
         if signal is None or read is None:
-            return 0.0
+            return 0.0, 0.0
         edges = self.window.mono(start), self.window.mono(end)
         lasts = np.diff(signal.mono_s, prepend=read[0])
         middle = signal.mono_s - lasts / 2
         inside = (middle > edges[0]) & (middle < edges[1]) & ~np.isnan(signal.value)
-        return float((signal.value * lasts)[inside].sum() / lasts[inside].sum())
+        spent = float(lasts[inside].sum())
+        return float((signal.value * lasts)[inside].sum()) / spent, spent
 
     @cached_property
     def signals(self) -> dict[tuple[str, str], Any]:

@@ -487,6 +487,14 @@ def test_throttling_is_one_number(name: str):
         assert f"{share['value']:.0f} % of its periods" in finding["summary"]
 
 
+#: Where pressure is given: the finding, its evidence and the signal of `why`.
+PRESSED = (
+    ("memory_pressure", "time in which some task waited for memory", ("memory", "some pressure")),
+    ("memory_pressure", "time in which all tasks waited for memory", ("memory", "full pressure")),
+    ("stuck_io", "all tasks waited for I/O", ("io", "full pressure")),
+)
+
+
 @every_incident
 def test_reclaim_and_faults_and_pressure_are_one_number(name: str):
     found = surfaces(name)
@@ -506,15 +514,20 @@ def test_reclaim_and_faults_and_pressure_are_one_number(name: str):
         present = storm["verdict"] == "present"
         start, end = (storm["start"], storm["end"]) if present else (found.start, found.end)
         assert figure(faults["text"]) == pytest.approx(faults["value"], abs=WHOLE)
-        assert found.mean(VmCounter, ("vmstat", "pgfault"), start, end) == pytest.approx(
+        assert found.mean(VmCounter, ("vmstat", "pgfault"), start, end)[0] == pytest.approx(
             faults["value"], rel=0.02, abs=1)  # fmt: skip
 
-    memory = found.finding("memory_pressure")
-    for some in evidence_of(memory, "time in which some task waited for memory"):
-        present = memory["verdict"] == "present"
-        start, end = (memory["start"], memory["end"]) if present else (found.start, found.end)
-        signal = found.mean(Pressure, ("memory", "some pressure"), start, end)
-        assert signal == pytest.approx(some["value"], abs=0.5)
+    for check, what, name in PRESSED:
+        finding = found.finding(check)
+        # `stuck_io` gives it as what else was so, of all of the recording.
+        part = finding["verdict"] == "present" and check != "stuck_io"
+        start, end = (finding["start"], finding["end"]) if part else (found.start, found.end)
+        for share in evidence_of(finding, what):
+            mean, spent = found.mean(Pressure, name, start, end)
+            assert mean == pytest.approx(share["value"], rel=1e-5, abs=1e-6)
+            tenths = "." in share["text"]
+            assert figure(share["text"]) == pytest.approx(mean, abs=TENTH if tenths else WHOLE)
+            assert share["unit"] == f"% of {duration(spent)}" or not spent
 
 
 @every_incident

@@ -1,4 +1,4 @@
-"""Pressure over a whole window, from its first and last reading."""
+"""Pressure over the known seconds of a window."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import pytest
 
 from sexton.model.rows.cgroup import CgroupCpu
 from sexton.model.rows.memory import Pressure
+from sexton.model.window import Batch, Window
 from sexton.series.catalogue import CGROUP_CPU_WAIT, PRESSURE
 from sexton.series.load import lapses
 from sexton.series.meter import series
 from sexton.series.pressure import levels, over, whole
-from tests.support.windows import make_window
+from tests.support.windows import EPOCH, make_window
 
 
 def read(resource: str, some: int, full: int | None) -> list[Pressure]:
@@ -25,6 +26,20 @@ def test_the_share_is_of_the_whole_window():
     share = whole(window, "io")
     assert share is not None
     assert (share.some, share.full, share.seconds) == (50.0, 10.0, 10.0)
+
+
+def test_seconds_that_were_not_read_and_totals_that_went_back_are_left_out():
+    totals = [(0.0, 0), (1.0, 100_000), (2.0, 200_000), (92.0, 80_000_000), (93.0, 80_700_000)]
+    totals += [(94.0, 5), (96.0, 600_005)]
+    batches = [
+        Batch(at, EPOCH + at, tuple(read("io", total, total // 2)), follows=at != 92.0)
+        for at, total in totals
+    ]
+    share = whole(Window({Pressure: batches}), "io")
+    assert share is not None
+    assert (share.start, share.end, share.seconds) == (0.0, 96.0, 5.0)
+    assert share.some == pytest.approx(100 * (0.1 + 0.1 + 0.7 + 0.6) / 5)
+    assert share.full == pytest.approx(share.some / 2, abs=1e-3)
 
 
 def test_values_read_once_or_that_went_back_are_unknown():

@@ -8,7 +8,7 @@ may still be all the time of one task.
 from __future__ import annotations
 
 from functools import cached_property
-from math import isnan
+from math import fsum, isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -34,16 +34,13 @@ class Level(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Stalled time between two readings, in per cent."""
+    """Stalled time, in per cent of the known `seconds` between two readings."""
 
     start: float
     end: float
+    seconds: float
     some: float
     full: float | None
-
-    @property
-    def seconds(self) -> float:
-        return self.end - self.start
 
 
 class Stalls(Lazy[Stall]):
@@ -54,13 +51,25 @@ class Stalls(Lazy[Stall]):
         self.start, self.end, self.some, self.full = start, end, some, full
 
     def make(self, at: int) -> Stall:
-        full = float(self.full[at])
-        return Stall(
-            float(self.start[at]),
-            float(self.end[at]),
-            float(self.some[at]),
-            None if isnan(full) else full,
+        start, end, full = float(self.start[at]), float(self.end[at]), float(self.full[at])
+        return Stall(start, end, end - start, float(self.some[at]), None if isnan(full) else full)
+
+    def together(self) -> Stall | None:
+        """All steps in which every share is known that ever is; `None` if there is none."""
+        has_full = ~np.isnan(self.full)
+        known = has_full if has_full.any() else slice(None)
+        start, end = self.start[known], self.end[known]
+        if not len(start):
+            return None
+        spent = end - start
+        seconds = fsum(spent)
+        # In whole microseconds, as counted: the sums are the same however the time is cut.
+        some, full = (
+            float(percent(np.rint(each[known] * spent * 10_000).sum(), seconds))
+            for each in (self.some, self.full)
         )
+        edges = float(start[0]), float(end[-1])
+        return Stall(*edges, seconds, some, None if isnan(full) else full)
 
 
 class Levels(Lazy[Level]):
@@ -96,15 +105,10 @@ def levels(window: Window, resource: str) -> Levels:
 
 
 def whole(window: Window, resource: str) -> Stall | None:
-    """The shares of a resource over the whole window, from its first and last reading."""
-    edges = window.edges(Pressure)
-    if edges is None or edges[1].mono_s <= edges[0].mono_s:
-        return None
-    found = []
-    for batch in edges:
-        total = {row.kind: row.total_us for row in batch.rows if row.resource == resource}
-        found.append(Level(batch.mono_s, True, total.get("some"), total.get("full")))
-    return between(found[0], found[1])
+    """All known steps together: gaps are left out. `None` if there is no step."""
+    return window.keep(
+        ("pressure of the window", resource), lambda: levels(window, resource).stalls.together()
+    )
 
 
 def _levels(window: Window, resource: str) -> Levels:
@@ -125,7 +129,7 @@ def _known(value: float) -> int | None:
 
 
 def between(before: Level, after: Level) -> Stall | None:
-    """The shares between any two readings."""
+    """The shares between any two readings, also across a gap."""
     seconds = after.mono_s - before.mono_s
     some = delta(before.some_us, after.some_us)
     full = delta(before.full_us, after.full_us)
@@ -134,6 +138,7 @@ def between(before: Level, after: Level) -> Stall | None:
     return Stall(
         before.mono_s,
         after.mono_s,
+        seconds,
         float(percent(some, seconds)),
         None if full is None else float(percent(full, seconds)),
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.detect.detectors.memory.memory_pressure import detect
+from sexton.explain.diagnosis import ruled_out
 from sexton.model.finding import Severity, Verdict
 from sexton.model.rows.memory import Pressure, VmCounter
 from sexton.model.window import SourceState, Window
@@ -42,6 +45,25 @@ def test_the_limits_and_their_edges(
     machine = seconds(long, seconds(2), some=some, full=full)
     finding = detect(seconds(2, machine).window())
     assert (finding.verdict, finding.severity) == (verdict, severity), finding.summary
+
+
+def test_shares_and_rates_are_of_the_seconds_that_were_read():
+    """Half a minute, a gap in which a lot happened, and half a minute again."""
+    machine = seconds(30, pgscan_kswapd=100, pgscan_file=100, some=1, full=0.5)
+    machine.second(seconds=100, pgscan_kswapd=9_000, pgscan_file=9_000, some=90, full=80)
+    made = seconds(30, machine, pgscan_kswapd=100, pgscan_file=100, some=1, full=0.5).window()
+    kinds = (Pressure, VmCounter)
+    read = {kind: made.batches(kind) or () for kind in kinds}
+    window = Window({kind: [replace(batch, follows=batch.mono_s != 130) for batch in read[kind]]
+                     for kind in kinds})  # fmt: skip
+    finding = detect(window)
+    assert finding.summary == "1.0 % of the time a task waited for memory"
+    assert [(item.number, item.unit) for item in finding.evidence[:3]] == [
+        (pytest.approx(1.0), "% of 1 min 0 s"),
+        (pytest.approx(0.5), "% of 1 min 0 s"),
+        (pytest.approx(100.0), "pages/s over 1 min 0 s"),
+    ]
+    assert ruled_out([finding], window) == ("memory pressure (1.0 %)",)
 
 
 def test_kswapd_at_work_is_shown_and_turns_nothing():

@@ -98,8 +98,8 @@ class Worst(NamedTuple):
 
 
 def _ruled_out(window: Window) -> str:
-    found = pressure.levels(window, "memory")
-    return f"memory pressure ({_whole(found).some:.1f} %)" if found.stalls else ""
+    whole = pressure.whole(window, "memory")
+    return f"memory pressure ({whole.some:.1f} %)" if whole is not None else ""
 
 
 @detector(
@@ -117,12 +117,12 @@ def detect(window: Window) -> Finding:
     """The worst stretch by PSI; without PSI only whether there was any reclaim."""
     counted = paging.readings(window)
     found = pressure.levels(window, "memory")
-    steps = found.stalls
-    if not steps:
+    whole = pressure.whole(window, "memory")
+    if whole is None:
         return _without_pressure(window, counted, found)
-    worst = worst_of(steps)
+    worst = worst_of(found.stalls)
     if worst is None:
-        return _calm(window, counted, found)
+        return _calm(window, counted, whole)
     return _pressed(window, worst, counted, found)
 
 
@@ -137,12 +137,6 @@ def worst_of(steps: Stalls) -> Worst | None:
         if found := step_runs(steps, above, lasting.value):
             return Worst(max(found, key=_lost), severity)
     return None
-
-
-def _whole(found: Levels) -> Stall:
-    """From the first reading to the last; if the total went back in between, the worst step."""
-    steps = found.stalls
-    return pressure.between(found[0], found[-1]) or steps[int(steps.some.argmax())]
 
 
 def stalled(window: Window) -> list[StepRun[Stall]]:
@@ -183,12 +177,10 @@ def _without_pressure(
     return unknown(NAME, f"{what}; only PSI can show whether tasks waited", lacking)
 
 
-def _calm(window: Window, counted: Sequence[Reading], found: Levels) -> Finding:
-    whole, moved = _whole(found), paging.first_to_last(window)
-    evidence = list(_levels(whole))
-    if moved is not None:
-        evidence += _signs(moved, every=False)
-    evidence += _free(counted)
+def _calm(window: Window, counted: Sequence[Reading], whole: Stall) -> Finding:
+    moved = paging.whole(window)
+    signs = _signs(moved, every=False) if moved is not None else []
+    evidence = [*_levels(whole), *signs, *_free(counted)]
     lacking = () if counted else (missing(window.why_missing(VmCounter)),)
     summary = f"{whole.some:.1f} % of the time a task waited for memory"
     return absent(NAME, summary, evidence, lacking)
