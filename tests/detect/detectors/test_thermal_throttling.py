@@ -7,8 +7,9 @@ import pytest
 from sexton.detect.detectors.hardware.thermal_throttling import detect
 from sexton.model.finding import Severity, Verdict
 from sexton.model.rows.hardware import CoreThrottle
+from sexton.model.window import Batch, Window
 from tests.support.log import events, log
-from tests.support.windows import make_window
+from tests.support.windows import EPOCH, make_window
 
 NOW = 100_000.0
 LINE = "CPU{}: Core temperature is above threshold, cpu clock is throttled (total events = 1)"
@@ -51,6 +52,37 @@ def test_its_share_is_of_the_seconds_that_are_known():
     assert finding.severity is Severity.WARNING
     assert finding.summary == "heat slowed core 3 down for 20 % of 10.0 s"
     assert finding.evidence[0].number == pytest.approx(20)
+
+
+def across_a_gap(gap_events: int, events_s: int, ms_s: int):
+    """Ten seconds, a gap of a hundred, and ten seconds again."""
+    batches = []
+    for at in (*range(11), *range(110, 121)):
+        known = at if at <= 10 else at - 100
+        moved = events_s * known + (gap_events if at >= 110 else 0)
+        core = CoreThrottle(3, moved, 0, ms_s * known + 10 * moved, 0)
+        batches.append(Batch(float(at), EPOCH + at, (core,), follows=at != 110))
+    return detect(Window({CoreThrottle: batches}))
+
+
+def test_events_beside_a_share_are_those_of_its_seconds():
+    finding = across_a_gap(100, 1, 490)
+    assert finding.summary == "heat slowed core 3 down for 50 % of 20.0 s"
+    (evidence,) = finding.evidence
+    assert evidence.unit == "% of 20.0 s (20 events)"
+
+
+@pytest.mark.parametrize(("events", "severity"), [(7, "info"), (100, "warning")])
+def test_events_in_a_gap_alone_have_no_share(events, severity):
+    finding = across_a_gap(events, 0, 0)
+    assert finding.severity == severity
+    assert finding.summary == f"heat slowed core 3 down {events} times in 2 min 0 s"
+
+
+def test_events_are_those_of_the_counter_that_gave_the_share():
+    rows = [(at, [CoreThrottle(3, 90 * at, at, 0, 500 * at)]) for at in range(11)]
+    finding = detect(make_window([(float(at), row) for at, row in rows]))
+    assert finding.evidence[0].unit == "% of 10.0 s (10 events)"
 
 
 def logged(*messages: str, age: float = 60.0):

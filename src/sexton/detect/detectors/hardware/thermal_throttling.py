@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from sexton.detect import kernel_log
 from sexton.detect.faults import Fault, Judged, Report, faults, none_logged, present
 from sexton.detect.findings import absent, and_more, names, unknown
@@ -40,9 +42,9 @@ from sexton.series.rates import steps_of, totals_in
 NAME = "thermal_throttling"
 FAMILIES = ("thermal",)
 
-HOT = Threshold("hot", 10, "% of the window", "less is brief, after a change of load")
+HOT = Threshold("hot", 10, "% of the known time", "less is brief, after a change of load")
 MANY = Threshold(
-    "many", 100, "events in the window", "where the kernel does not add up the time (before 5.6)"
+    "many", 100, "events in the window", "where their time is unknown: in gaps, and before 5.6"
 )
 RECENT = Threshold("recent", 3600, "s", "the kernel repeats the line every five minutes")
 _EVENTS, _TIMES = ("core_events", "package_events"), ("core_ms", "package_ms")
@@ -51,11 +53,14 @@ _SHOWN = 8
 
 
 class _Hot(NamedTuple):
-    """A core that was slowed down in the window; `share` in per cent of the `seconds` of which the
-    time is known, `None` if of none."""
+    """A core that was slowed down: `events` in so many seconds, `share` in per cent of them.
+
+    These are the seconds of which the time is known. If it was not slowed down in any of them,
+    the `share` is `None` and the events are those of the whole window.
+    """
 
     core: int
-    events: float
+    events: int
     share: float | None
     seconds: float
 
@@ -82,7 +87,7 @@ def _ruled_out(window: Window) -> str:
 def detect(window: Window) -> Finding:
     """Which cores were slowed down, and for how much of the time."""
     counted = _counted(window)
-    slowed = [item for item in counted or () if item.events]
+    slowed = [item for item in counted or () if item.events or item.share]
     lines = [line for line in kernel_log.lines(window, FAMILIES) if line.text("phase") != "done"]
     logged = faults(window, lines, _judged, RECENT.value)
     if any(item.is_hot for item in slowed):
@@ -105,15 +110,25 @@ def _counted(window: Window) -> list[_Hot] | None:
     over = totals_in(window, CoreThrottle, *_EVENTS)
     if over is None:
         return None
-    steps = steps_of(window.columns(CoreThrottle, _TIMES))
-    times = [steps.over(name, window.start_mono, window.end_mono) for name in _TIMES]
+    steps = steps_of(window.columns(CoreThrottle, (*_EVENTS, *_TIMES)))
+    kinds = []
+    for pair in zip(_EVENTS, _TIMES, strict=True):
+        events, times = (steps.moved[name] for name in pair)
+        events[np.isnan(times)] = np.nan  # of the same seconds as the share
+        kinds.append([steps.over(name, window.start_mono, window.end_mono) for name in pair])
     found = []
     for thing, mine in over.items():
-        known = [amounts[thing] for amounts in times if thing in amounts]
-        most = max(known, key=lambda amount: amount.rate, default=None)
-        share = None if most is None else min(most.rate / 10, 100.0)
-        spent = window.seconds if most is None else most.seconds
-        found.append(_Hot(int(str(thing[0])), max(mine.values()), share, spent))
+        known = [
+            (long[thing], int(often[thing].amount) if thing in often else 0)
+            for often, long in kinds
+            if thing in long
+        ]
+        most, number = max(known, key=lambda kind: (kind[0].rate, kind[1]), default=(None, 0))
+        core = int(str(thing[0]))
+        if most is not None and (most.amount or number):
+            found.append(_Hot(core, number, min(most.rate / 10, 100.0), most.seconds))
+        else:
+            found.append(_Hot(core, int(max(mine.values())), None, window.seconds))
     return sorted(found, key=lambda item: (-(item.share or 0.0), -item.events, item.core))
 
 
@@ -144,9 +159,9 @@ def _evidence(item: _Hot) -> Evidence:
     known = item.share is not None
     return Evidence(
         f"core {item.core}, slowed down by heat",
-        f"{item.share:.0f} %" if known else f"{item.events:,.0f}",
+        f"{item.share:.0f} %" if known else f"{item.events:,}",
         f"< {HOT.value:.0f} %" if known else f"< {MANY.value:.0f}",
-        f"% of {duration(item.seconds)} ({item.events:,.0f} events)"
+        f"% of {duration(item.seconds)} ({item.events:,} events)"
         if known
         else "events in the window",
         _PATH,
