@@ -234,11 +234,9 @@ def test_an_interpreter_that_compiles_tells_its_functions_by_a_map(tmp_path):
 
 
 def test_of_several_names_at_one_kernel_address_both_choose_the_same(tmp_path):
-    load = [
-        "sh",
-        "-c",
-        "for i in 1 2 3 4 5 6 7 8 9; do find /proc/self /sys/class >/dev/null; done",
-    ]
+    # For two seconds: on a fast machine a number of rounds gave too few samples.
+    rounds = "while :; do find /proc/self /sys/class >/dev/null; done"
+    load = ["sh", "-c", f"timeout 2 sh -c '{rounds}'; :"]
     capture = record(tmp_path / "perf.data", load)
     draw = random.Random(5)
     lines = []

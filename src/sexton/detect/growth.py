@@ -156,17 +156,17 @@ def dying_below(window: Window) -> dict[str, int]:
 
 
 def limits(
-    census: CgroupCensus, walks: Iterable[WalkCost], per_s: float | None
+    census: CgroupCensus, walks: Iterable[WalkCost], speed: float | None
 ) -> tuple[Evidence, ...]:
-    """Both limits as evidence; `per_s` is zombies per second, `None` if there is no forecast."""
+    """Both limits as evidence; `speed` is zombies per second, `None` if there is no forecast."""
     if census.total is None:
         return ()
-    found = [_ids(census.total, per_s)]
+    found = [_ids(census.total, speed)]
     slowest = max(
         walks, key=lambda walk: (not is_bound(walk, census.total), cost(walk)), default=None
     )
     if slowest is not None:
-        found.append(_cost(census.total, slowest, per_s))
+        found.append(_cost(census.total, slowest, speed))
     return tuple(found)
 
 
@@ -188,13 +188,13 @@ def is_bound(walk: WalkCost, total: int | None) -> bool:
     return total is not None and walk.estimate_s < 2 * _JITTER_S * total / (walk.memcgs - 1)
 
 
-def _ids(total: int, per_s: float | None) -> Evidence:
+def _ids(total: int, speed: float | None) -> Evidence:
     limit = int(ID_LIMIT.value)
     if total > limit:
         value = f"does not apply: {total:,} exist at the same time"
         wrong_if = "never: the count itself disproves it"
     else:
-        value = f"{total:,} of {limit:,}{_when(limit - total, per_s)}"
+        value = f"{total:,} of {limit:,}{_when(limit - total, speed)}"
         wrong_if = (
             "dying memcgs release their IDs, as kernels since about 4.8 do unless swap holds them"
         )
@@ -210,7 +210,7 @@ def _ids(total: int, per_s: float | None) -> Evidence:
     )
 
 
-def _cost(total: int, walk: WalkCost, per_s: float | None) -> Evidence:
+def _cost(total: int, walk: WalkCost, speed: float | None) -> Evidence:
     now = cost(walk)
     how = "measured" if walk.root_s is not None else "estimated"
     bound = is_bound(walk, total)
@@ -223,7 +223,7 @@ def _cost(total: int, walk: WalkCost, per_s: float | None) -> Evidence:
     elif limit > _IN_SIGHT:
         value = f"not expected: {seconds(now)} ({how}) for one read of {walk.file}"
     else:
-        value = f"{seconds(now)} ({how}) now, 5 s at {limit:,} cgroups{_when(limit - total, per_s)}"
+        value = f"{seconds(now)} ({how}) now, 5 s at {limit:,} cgroups{_when(limit - total, speed)}"
     return Evidence(
         "time until a statistics read takes 5 s",
         value,
@@ -236,5 +236,5 @@ def _cost(total: int, walk: WalkCost, per_s: float | None) -> Evidence:
     )
 
 
-def _when(room: int, per_s: float | None) -> str:
-    return "" if per_s is None or per_s <= 0 else f", in {seconds(room / per_s)} at this rate"
+def _when(room: int, speed: float | None) -> str:
+    return "" if speed is None or speed <= 0 else f", in {seconds(room / speed)} at this rate"
