@@ -42,11 +42,11 @@ start here:
   sexton diagnose            what is wrong with this node, with evidence
   sudo sexton diagnose       the same with the kernel log, every owner and every event
   sexton why core 5          the cause chain of a core, an interface, a unit or a time
-  sexton fix plan            what to do about it, step by step, and how to undo it; changes nothing
+  sexton fix plan            steps to fix it, each with its undo; changes nothing
   sexton sources             what Sexton can read here, and how to enable the rest
 
-exit status of diagnose and why: 0 healthy, 1 a problem was found, 2 sexton itself failed,
-3 cannot tell
+exit status of diagnose and why:
+  0 healthy, 1 a problem was found, 2 sexton itself failed, 3 cannot tell
 """
 
 

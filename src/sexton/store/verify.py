@@ -194,7 +194,7 @@ def _check_sealed(path: Path, place: str, kind: str, found: Verified) -> list[os
             continue
         found.rows += rows if name != READING else 0
     if sound and TABLES in files.values() and not _as_sealed(path, manifest) and path.exists():
-        found.add(DAMAGED, f"{place}/{TABLES}", "has bytes between its tables that were not sealed")
+        found.add(DAMAGED, f"{place}/{TABLES}", "bytes between its tables differ from those sealed")
     return list(listing.values())
 
 
