@@ -42,6 +42,8 @@ NAMES = (
     "two_leakers",
     "two_tenants",
     "starved_nic",
+    "paced_nic",
+    "full_node",
 )
 FOLDER = Path(__file__).parent
 

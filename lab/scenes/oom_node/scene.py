@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lab.scenes.full_node.scene import total_mb
 from lab.stage import CannotPlay, Stage
 
 ID = "oom_node"
@@ -27,21 +28,25 @@ EXPECTED = {
 LIVE = "oom_kills"
 
 
+_LRU_GEN = Path("/sys/kernel/mm/lru_gen")
+
+
 def play(stage: Stage) -> None:
     """One process allocates more than the node's memory."""
     if not stage.in_lab_vm:
         raise CannotPlay("it uses up the machine's memory: only in the lab's virtual machine")
+    if not (_LRU_GEN / "min_ttl_ms").exists():
+        raise CannotPlay("without min_ttl_ms the kernel reads programs from disk for minutes first")
+    # The kernel's own protection from thrashing: if the pages of the last seconds do not fit, it
+    # kills at once.
+    for name, value in (("enabled", "y"), ("min_ttl_ms", "3000")):
+        file = _LRU_GEN / name
+        stage.at_end(file.write_text, file.read_text().strip())
+        file.write_text(value)
     stage.wait(40)
     stage.note("a process allocates more memory than the node has")
-    eater = stage.actor("eater", _total_mb(), may_die=True)
+    eater = stage.actor("eater", total_mb(), may_die=True)
     # The biggest process is killed first; make sure that it is this one.
     Path(f"/proc/{eater.pid}/oom_score_adj").write_text("1000")
     stage.until("the OOM killer kills it", lambda: eater.poll() is not None, 240)
     stage.wait(20)
-
-
-def _total_mb() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) >> 10
-    raise CannotPlay("/proc/meminfo has no MemTotal")

@@ -37,7 +37,7 @@ EXPECTED = {
 WALKS_S = (3.0, 20.0)
 #: Packets per second that the link takes and that are sent: the ring fills, and the queue stops
 #: until the poll has emptied it.
-_LINK, _SENT = 1_000, 5_000
+LINK, SENT = 1_000, 5_000
 
 
 def prepare(stage: Stage) -> None:
@@ -53,7 +53,7 @@ def play(stage: Stage) -> None:
     bring_up(stage)
     for irq in interrupts(NIC):
         Path(f"/proc/irq/{irq}/smp_affinity_list").write_text(str(core))
-    tell_peer(PACE, _LINK)
+    tell_peer(PACE, LINK)
     disable_rt_throttling(stage)
     busy = stage.enter(veth_pair())
     busy.receive_on(core)
@@ -65,7 +65,7 @@ def play(stage: Stage) -> None:
         # Packets for that core, so that its softirqs are deferred to ksoftirqd.
         other = min(stage.cores)
         stage.actor("flood", busy.address, 9, 0.5, namespace=busy.namespace, core=other)
-        sender = stage.actor("sender", PEER, PORT, _SENT, core=other)
+        sender = stage.actor("sender", PEER, PORT, SENT, core=other)
         stage.finish(walker, seconds + 90)
         stage.end(sender)
         stage.note("the walk is over")
