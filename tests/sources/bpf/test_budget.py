@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sexton.model.rows.cpu import SoftirqCount
 from sexton.sources.bpf.budget import (
     CALL_NS,
-    MEASURING_NS,
+    MEASURE_EVERY_S,
     NETWORK_NS,
     OFF,
     ON,
@@ -18,9 +18,10 @@ from sexton.sources.bpf.budget import (
     Cost,
     Duty,
     Events,
-    Measured,
     Orders,
+    Price,
     events,
+    price,
     settle,
 )
 
@@ -31,16 +32,22 @@ def count(cpu: int, timer: int, net_rx: int = 0) -> SoftirqCount:
 
 def test_the_core_with_the_packets_pays():
     by_core = {0: Events(10, 100), 1: Events(100_000, 100)}
-    cost = settle(by_core, 1.0, Measured(20_000_000, 100_210, 0.1))
+    cost = settle(by_core, 1.0, price(by_core, 100_210, 20_000_000))
     assert (cost.method, cost.worst_core, cost.run_ns) == ("run_time_ns", 1, 20_000_000)
-    left_out = 100_210 * (CALL_NS + MEASURING_NS / 10)
-    assert cost.worst_percent == pytest.approx((20_000_000 + left_out) / 1e7, rel=0.01)
+    assert cost.whole_ns == pytest.approx(20_000_000 + 100_210 * CALL_NS)
+    assert cost.worst_percent == pytest.approx(cost.whole_ns / 1e7, rel=0.01)
 
 
-def test_a_second_that_is_always_measured_pays_for_the_measuring():
-    now_and_then = settle({0: Events(9, 0)}, 1.0, Measured(1000, 10, 0.1))
-    always = settle({0: Events(9, 0)}, 1.0, Measured(1000, 10, 1.0))
-    assert always.whole_ns - now_and_then.whole_ns == pytest.approx(10 * MEASURING_NS * 0.9)
+def test_a_second_that_was_not_measured_costs_what_its_calls_cost_before():
+    known = price({0: Events(100, 0)}, 100, 15_000)
+    cost = settle({0: Events(1000, 0)}, 1.0, known)
+    assert (cost.method, cost.runs, cost.run_ns) == ("run_time_ns", 1000, 150_000)
+    assert cost.whole_ns == pytest.approx(1000 * (150 + CALL_NS))
+
+
+def test_a_second_in_which_the_kernel_measured_nothing_gives_no_price():
+    assert price({0: Events(0, 0)}, 0, 0) is None
+    assert price({0: Events(5, 0)}, 0, 0) is None, "it was not asked to"
 
 
 def test_softirqs_that_are_turned_away_are_calls_too_at_raise_and_entry():
@@ -60,7 +67,7 @@ def test_a_core_that_came_since_is_counted_by_its_packets_alone():
 
 
 def test_a_second_without_any_event_costs_nothing():
-    cost = settle({0: Events(0, 0), 1: Events(0, 0)}, 1.0, Measured(0, 0, 1.0))
+    cost = settle({0: Events(0, 0), 1: Events(0, 0)}, 1.0, Price(0.5, 0.7))
     assert (cost.run_ns, cost.worst_percent) == (0, 0)
 
 
@@ -72,13 +79,13 @@ def test_a_second_without_any_event_costs_nothing():
     )
 )
 def test_no_core_pays_more_than_all_and_the_worst_no_less_than_its_part(by_core):
-    cost = settle(by_core, 1.0, Measured(1_000_000, 0, 1.0))
-    assert 0 <= cost.worst_ns <= 1_000_000 * (1 + 1e-9)
-    if any(number.weight_ns for number in by_core.values()):
-        assert cost.worst_ns >= 1_000_000 / len(by_core) * (1 - 1e-9)
+    cost = settle(by_core, 1.0, Price(0.5, 0.7))
+    assert 0 <= cost.worst_ns <= cost.whole_ns * (1 + 1e-9)
+    assert cost.worst_ns >= cost.whole_ns / len(by_core) * (1 - 1e-9)
 
 
 REST, WATCH, SAMPLE = Orders(False, False), Orders(True, False), Orders(True, True)
+MEASURE = Orders(True, True, True)
 
 
 def sampled(core: int, percent: float, seconds: float) -> Cost:
@@ -106,17 +113,32 @@ class Run:
         return given
 
 
-def test_a_cheap_probe_watches_all_the_time_and_is_measured_one_second_in_ten():
+def test_a_cheap_probe_watches_all_the_time_and_is_judged_one_second_in_ten():
     run = Run()
     given = run.seconds(30, 0.1)
-    assert given == [SAMPLE, *[WATCH] * 9] * 3
+    assert given == [MEASURE, *[WATCH] * 9, *[SAMPLE, *[WATCH] * 9] * 2]
     assert (run.duty.mode, run.duty.why, run.duty.average_percent) == (ON, "", 0.1)
+
+
+def test_the_kernel_measures_one_second_an_hour():
+    """Each time it patches its code, and every core must answer an interrupt for that."""
+    given = Run().seconds(2 * int(MEASURE_EVERY_S) + 30, 0.1)
+    assert [at for at, orders in enumerate(given) if orders.measure] == [0, 3600, 7200]
+
+
+def test_the_kernel_is_not_asked_to_measure_while_a_core_may_be_held():
+    run = Run()
+    run.seconds(3590, 0.1)
+    given = run.seconds(60, 0.1, pending=0.5) + run.seconds(60, 0.1, alarm=True)
+    assert not any(orders.measure for orders in given)
+    assert any(orders.sample for orders in given)
+    assert sum(orders.measure for orders in run.seconds(60, 0.1)) == 1
 
 
 def test_over_half_a_per_cent_it_watches_one_second_in_ten_and_says_why():
     run = Run()
     given = run.seconds(31, 0.8)
-    assert given == [SAMPLE, *([*[REST] * 9, SAMPLE] * 3)]
+    assert given == [MEASURE, *([*[REST] * 9, SAMPLE] * 3)]
     assert run.duty.mode == PART
     assert run.duty.why == "0.80 % of core 3, at most 0.5 % allowed, in a sampled second"
     assert run.duty.average_percent == pytest.approx(0.08)

@@ -131,9 +131,9 @@ class ProbeCost(Row):
     `None` before the first: `run_ns` is the time in our programs on all cores, `runs` their number
     of calls, `sampled_s` the length of that second; `worst_core` and `worst_core_percent` are the
     core with the highest cost and its share of time, averaged over the seconds in which the probe
-    is paused. `method` is "run_time_ns" if the kernel measured it, else "estimate". `spent_ms` is
-    the total since the probe was loaded, extrapolated from the sampled seconds. Both include the
-    cost of calling the programs, which `run_ns` leaves out.
+    is paused. `method` is "run_time_ns" if the kernel measured what a call costs, else "estimate".
+    `spent_ms` is the total since the probe was loaded, extrapolated from the sampled seconds. Both
+    include the cost of calling the programs, which `run_ns` leaves out.
     """
 
     mode: str

@@ -1,11 +1,13 @@
 """What the probe costs inside the kernel, and when it has to pause because of that.
 
 **Cost.** The kernel measures each program's time over all cores (`run_time_ns`), but only on
-request, since measuring costs too. Measured with a packet flood whose packets were charged to their
-own CPU time, on a 6.18 virtual machine with retpolines, in nanoseconds a run: 107 for an empty
-program, 214 for ours, 340 for ours while it is measured; the kernel reported 146. So the kernel
-leaves out about 60 ns of calling us and 130 ns of its own measuring; the latter applies only while
-it measures. `run_ns` is the kernel's number; shares of a core and `spent_ms` include the rest.
+request: it then patches its own code, and every core must answer an interrupt for that. While a
+core has interrupts off, the requester spins in the kernel on a core of its own (seen in a virtual
+machine: 6.4 s). So it is requested for one second an hour, never during an alarm or a wait, and in
+between a call costs what it cost then. Measured with a packet flood whose packets were charged to
+their own CPU time, on a 6.18 virtual machine with retpolines, in nanoseconds a run: 107 for an
+empty program, 214 for ours; the kernel reported 146. So the kernel leaves out about 60 ns of
+calling us. `run_ns` is the kernel's number; shares of a core and `spent_ms` include the rest.
 
 The cost is divided among cores by events: our own tallies count raises and waits of the network's
 vectors; `/proc/softirqs` counts all others, for which our programs run too (once at the raise, once
@@ -31,8 +33,8 @@ from typing import NamedTuple
 from sexton.model.counters import wrapped
 from sexton.model.rows.cpu import SoftirqCount
 
-#: Not included in `run_time_ns`, per run: the tracepoint's call, and the measuring itself.
-CALL_NS, MEASURING_NS = 60, 130
+#: Not included in `run_time_ns`, per run: the tracepoint's call.
+CALL_NS = 60
 #: For kernels that do not measure: 1.5 times what was measured on one that does.
 NETWORK_NS, OTHER_NS = 300, 150
 _CALLS_PER_SOFTIRQ = 2
@@ -105,38 +107,45 @@ def shares(by_core: Mapping[int, Events]) -> dict[int, float]:
     return {cpu: value.weight_ns / whole if whole else 0.0 for cpu, value in by_core.items()}
 
 
-class Measured(NamedTuple):
-    """What the kernel measured in a sampled second; `sampled` is the share of time it measures."""
+class Price(NamedTuple):
+    """What our programs cost, as multiples of `Events.weight_ns`: by the kernel's number, and with
+    what that leaves out."""
 
-    run_ns: int
-    runs: int
-    sampled: float
-
-    @property
-    def whole_ns(self) -> float:
-        return self.run_ns + self.runs * (CALL_NS + MEASURING_NS * self.sampled)
+    run: float
+    whole: float
 
 
-def settle(by_core: Mapping[int, Events], seconds: float, measured: Measured | None) -> Cost:
-    """The cost of a sampled second; `measured` is `None` where the kernel cannot measure."""
+def price(by_core: Mapping[int, Events], runs: int, run_ns: int) -> Price | None:
+    """From a second that the kernel measured; `None` if it measured nothing.
+
+    >>> price({0: Events(10, 0)}, 10, 1500)
+    Price(run=0.5, whole=0.7)
+    """
+    weight = sum(number.weight_ns for number in by_core.values())
+    if not weight or not runs:
+        return None
+    return Price(run_ns / weight, (run_ns + runs * CALL_NS) / weight)
+
+
+def settle(by_core: Mapping[int, Events], seconds: float, known: Price | None) -> Cost:
+    """The cost of a sampled second; `known` is `None` where the kernel cannot measure."""
     parts = shares(by_core)
     worst = max(parts, key=lambda cpu: parts[cpu])
-    method = "run_time_ns"
-    if measured is None:
-        method = "estimate"
-        run_ns = sum(number.weight_ns for number in by_core.values())
-        runs = sum(number.network + number.other for number in by_core.values())
-        whole = float(run_ns)
-    else:
-        run_ns, runs, whole = measured.run_ns, measured.runs, measured.whole_ns
-    return Cost(method, run_ns, runs, seconds, whole, worst, whole * parts[worst])
+    weight = sum(number.weight_ns for number in by_core.values())
+    runs = sum(number.network + number.other for number in by_core.values())
+    run, whole = known or Price(1.0, 1.0)
+    method = "estimate" if known is None else "run_time_ns"
+    whole_ns = weight * whole
+    return Cost(
+        method, round(weight * run), runs, seconds, whole_ns, worst, whole_ns * parts[worst]
+    )
 
 
 ON, PART, OFF = "on", "1 s in 10", "off"
 LIMIT_PERCENT = 0.5
 CYCLE_S = 10.0
-#: The share of the time in which the kernel measures, while the probe is on.
-SAMPLED = 1 / CYCLE_S
+#: How often the kernel measures a second of it.
+MEASURE_EVERY_S = 3600.0
 #: A pending wait of this length keeps the probe running, up to the second limit.
 WORTH_STAYING_S = 0.25
 LONGEST_STAY_S = 30.0
@@ -146,10 +155,12 @@ _SLACK_S = 0.2
 
 
 class Orders(NamedTuple):
-    """What to do until the next reading: run the probe, and have the kernel measure it."""
+    """What to do until the next reading: run the probe, judge its cost by the number of events, and
+    have the kernel measure what an event costs."""
 
     watch: bool
     sample: bool
+    measure: bool = False
 
 
 @dataclass(slots=True)
@@ -161,6 +172,7 @@ class Duty:
     last: Cost | None = None
     _cheap: int = 0
     _sample_from: float = 0.0
+    _measure_from: float = 0.0
     _rests_until: float = 0.0
     _watching_since: float | None = None
     _alarmed: bool = False
@@ -191,6 +203,14 @@ class Duty:
 
     def orders(self, now: float, alarm: bool, pending_s: float = 0.0) -> Orders:
         """What to do from `now` on; `pending_s` is the longest wait in progress."""
+        orders = self._orders(now, alarm, pending_s)
+        calm = not alarm and pending_s < WORTH_STAYING_S
+        if not orders.sample or not calm or now + _SLACK_S < self._measure_from:
+            return orders
+        self._measure_from = now + MEASURE_EVERY_S
+        return orders._replace(measure=True)
+
+    def _orders(self, now: float, alarm: bool, pending_s: float) -> Orders:
         if alarm != self._alarmed:
             self._alarmed = alarm
             self._become(ON, "")

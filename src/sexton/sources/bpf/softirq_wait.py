@@ -16,7 +16,7 @@ counted too. A core that comes online starts from scratch: softirqs pending when
 have moved to another core. A per-CPU map holds a value for every *possible* core, in their order,
 which may have holes; rows are given for online cores, and for a vector from its first raise there.
 
-The probe's cost inside the kernel is measured one second in ten and limited (`budget`): over 0.5 %
+The probe's cost inside the kernel is judged one second in ten and limited (`budget`): over 0.5 %
 of any core it runs one second in ten, then not at all until the recorder raises an alarm by
 ``host.memo["alarm_until"]`` (monotonic seconds). While it is off there are no rows, never zeros. A
 `ProbeCost` at every reading gives the mode and the reason. Where the kernel cannot measure (before
@@ -44,7 +44,7 @@ from sexton.model.counters import delta, moved
 from sexton.model.row import Row
 from sexton.model.rows.cpu import ProbeCost, SoftirqCount, SoftirqWait
 from sexton.sources.bpf import syscalls
-from sexton.sources.bpf.budget import ON, SAMPLED, Duty, Measured, Orders, events, settle
+from sexton.sources.bpf.budget import Duty, Orders, Price, events, price, settle
 from sexton.sources.bpf.program import (
     TURN_BYTES,
     VALUE_BYTES,
@@ -148,7 +148,7 @@ class Probe:
 
 
 class _Sample(NamedTuple):
-    """The counters at the start of a sampled second; `stats` keeps the kernel measuring."""
+    """The counters at the start of a sampled second; an open `stats` keeps the kernel measuring."""
 
     began_s: float
     stats: int | None
@@ -174,6 +174,7 @@ class SoftirqWaits(Reading):
         self._online: tuple[int, ...] = ()
         self._duty = Duty()
         self._sample: _Sample | None = None
+        self._price: Price | None = None
         self._spent_ns = 0.0
         self._read_s = 0.0
         self._probe = Probe(len(self._cpus))
@@ -225,7 +226,7 @@ class SoftirqWaits(Reading):
         if orders.sample and self._sample is None:
             self._sample = _Sample(
                 began_s=time.monotonic(),
-                stats=syscalls.enable_stats(),
+                stats=syscalls.enable_stats() if orders.measure else None,
                 runs=self._probe.runs(),
                 network=self._network(self._probe.read()),
                 others=self._softirqs(),
@@ -237,18 +238,15 @@ class SoftirqWaits(Reading):
         if sample is None or ended_s - sample.began_s < SHORTEST_SAMPLE_S:
             return
         runs = self._probe.runs()
+        self._stop_counting()
         network = moved(sample.network, self._network(content))
-        measured = None
+        by_core = events(network, sample.others, self._softirqs())
         if runs is not None and sample.runs is not None:
             times = delta(sample.runs.times, runs.times)
             run_ns = delta(sample.runs.run_ns, runs.run_ns)
-            # The sysctl may be set, so that the kernel measures anyway.
-            if times is not None and run_ns is not None and (sample.stats is not None or times):
-                sampled = SAMPLED if self._duty.mode == ON else 1.0
-                measured = Measured(run_ns, times, sampled)
-        self._stop_counting()
-        by_core = events(network, sample.others, self._softirqs())
-        self._duty.charge(settle(by_core, ended_s - sample.began_s, measured), ended_s)
+            if times is not None and run_ns is not None:  # no times: the kernel did not measure
+                self._price = price(by_core, times, run_ns) or self._price
+        self._duty.charge(settle(by_core, ended_s - sample.began_s, self._price), ended_s)
 
     def _network(self, content: bytes) -> dict[int, int]:
         found = {}
