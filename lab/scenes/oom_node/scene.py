@@ -28,21 +28,10 @@ EXPECTED = {
 LIVE = "oom_kills"
 
 
-_LRU_GEN = Path("/sys/kernel/mm/lru_gen")
-
-
 def play(stage: Stage) -> None:
     """One process allocates more than the node's memory."""
     if not stage.in_lab_vm:
         raise CannotPlay("it uses up the machine's memory: only in the lab's virtual machine")
-    if not (_LRU_GEN / "min_ttl_ms").exists():
-        raise CannotPlay("without min_ttl_ms the kernel reads programs from disk for minutes first")
-    # The kernel's own protection from thrashing: if the pages of the last seconds do not fit, it
-    # kills at once.
-    for name, value in (("enabled", "y"), ("min_ttl_ms", "3000")):
-        file = _LRU_GEN / name
-        stage.at_end(file.write_text, file.read_text().strip())
-        file.write_text(value)
     stage.wait(40)
     stage.note("a process allocates more memory than the node has")
     eater = stage.actor("eater", total_mb(), may_die=True)

@@ -10,6 +10,7 @@ from lab.scenes.whole_chain.scene import prepare as make_zombies
 from lab.stage import CannotPlay, Stage
 from lab.veth import veth_pair
 from lab.vm.cable import PACE
+from sexton.model.text import count
 
 ID = "starved_nic"
 TITLE = "crash loop → zombies → saturated core → starved NAPI → transmit queue timeout"
@@ -20,8 +21,9 @@ _CHAIN = ["crash_looping_unit", "zombie_memcgs", "saturated_core", "starved_napi
 EXPECTED = {
     "root": "crash_looping_unit",
     "chain": _CHAIN,
-    # The walker runs at real-time priority: see README.
-    "present": [*_CHAIN, "cgroup_churn", "realtime_hog"],
+    "present": [*_CHAIN, "cgroup_churn"],
+    # The walkers run at real-time priority: see README.
+    "possible": ["realtime_hog"],
     "absent": [
         "memory_pressure",
         "page_fault_storm",
@@ -33,8 +35,10 @@ EXPECTED = {
     ],
     "exit": 1,
 }
-#: The kernel's transmit watchdog fires after five seconds and checks every five.
-WALKS_S = (3.0, 20.0)
+#: Seconds and walkers. The kernel's transmit watchdog fires after five seconds and checks every
+#: five. A walk that frees nothing sleeps for a moment, and whatever waited runs; with several
+#: walkers another one walks then.
+WALKS = ((3.0, 1), (20.0, 4))
 #: Packets per second that the link takes and that are sent: the ring fills, and the queue stops
 #: until the poll has emptied it.
 LINK, SENT = 1_000, 5_000
@@ -48,7 +52,7 @@ def prepare(stage: Stage) -> None:
 
 
 def play(stage: Stage) -> None:
-    """Two walks over the zombies on the core that serves the NIC; the second lasts too long."""
+    """Walks over the zombies on the core that serves the NIC, the second time for too long."""
     core = max(stage.cores)
     bring_up(stage)
     for irq in interrupts(NIC):
@@ -58,15 +62,20 @@ def play(stage: Stage) -> None:
     busy = stage.enter(veth_pair())
     busy.receive_on(core)
     stage.wait(45)
-    for seconds in WALKS_S:
-        stage.note(f"a zombie walk holds core {core}, which serves {NIC}, for {seconds:g} s")
-        where = stage.props["parent"]
-        walker = stage.prioritized_actor("walker", where, seconds, "fifo", core=core, may_die=True)
+    where, other = stage.props["parent"], min(stage.cores)
+    for seconds, number in WALKS:
+        stage.note(
+            f"{count(number, 'zombie walk')} on core {core}, which serves {NIC}: {seconds:g} s"
+        )
+        walkers = [
+            stage.prioritized_actor("walker", where, seconds, "fifo", core=core, may_die=True)
+            for _ in range(number)
+        ]
         # Packets for that core, so that its softirqs are deferred to ksoftirqd.
-        other = min(stage.cores)
-        stage.actor("flood", busy.address, 9, 0.5, namespace=busy.namespace, core=other)
+        stage.actor("flood", busy.address, 9, seconds / 6, namespace=busy.namespace, core=other)
         sender = stage.actor("sender", PEER, PORT, SENT, core=other)
-        stage.finish(walker, seconds + 90)
+        for walker in walkers:
+            stage.finish(walker, seconds + 90)
         stage.end(sender)
         stage.note("the walk is over")
         stage.wait(14)
