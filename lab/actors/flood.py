@@ -1,5 +1,6 @@
-"""Sends small UDP packets much faster than they can be received: ``flood.py ADDRESS PORT SECONDS``.
+"""Sends small UDP packets much faster than they can be received.
 
+``flood.py ADDRESS PORT SECONDS [SHARE]``; with SHARE, for that part of every second only.
 One call sends four segments (UDP_SEGMENT, 4.18), which the receiver splits; a broadcast is copied
 to each listening socket. So the receiving core has much more work than the sending one.
 """
@@ -18,7 +19,7 @@ SEGMENTS, BYTES = 4, 22
 BURST, MOST_A_SECOND = 100, 120_000
 
 
-def main(address, port, seconds):
+def main(address, port, seconds, share=1):
     with open("/proc/self/comm", "w") as comm:
         comm.write("lab-flood")
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -27,6 +28,15 @@ def main(address, port, seconds):
     sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, BYTES)
     where = address, int(port)
     packets = b"x" * (SEGMENTS * BYTES)
+    until = time.monotonic() + float(seconds)
+    while (began := time.monotonic()) < until:
+        rest = began + min(1.0, until - began)
+        flood(sender, packets, where, began + (rest - began) * float(share))
+        if float(share) < 1:
+            time.sleep(max(0.0, rest - time.monotonic()))
+
+
+def flood(sender, packets, where, until):
     began = time.monotonic()
     for burst in itertools.count():
         try:
@@ -37,7 +47,7 @@ def main(address, port, seconds):
         early = began + burst * BURST / MOST_A_SECOND - time.monotonic()
         if early > 0:
             time.sleep(early)
-        if time.monotonic() - began >= float(seconds):
+        if time.monotonic() >= until:
             return
 
 

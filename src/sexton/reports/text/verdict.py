@@ -139,15 +139,24 @@ def _chain(chain: Chain, known: Mapping[str, Finding], width: int, title: str) -
 
 def _loose(title: str, findings: list[Finding], width: int) -> Iterator[str]:
     """Problems that no chain explains, each with some more of its evidence."""
-    rows = []
+    rows: list[_Cells] = []
+    sentences: dict[int, list[str]] = {}
     for finding in findings:
         rows.append(_row("", finding))
         more = [evidence for evidence in finding.evidence[1:] if not evidence.outlook]
-        rows += [
-            ("  " + evidence.what, evidence.normal, _here(evidence), evidence.source)
-            for evidence in more[:2]
-        ]
-    yield from _table(title, rows, width)
+        for evidence in more[:2]:
+            if evidence.number is None and len(evidence.value) > _NARROW:
+                words = f"{evidence.what}: {evidence.value}"
+                sentences.setdefault(len(rows), []).append(words)
+            else:
+                cells = (evidence.normal, _here(evidence), evidence.source)
+                rows.append(("  " + evidence.what, *cells))
+    lines = _table(title, rows, width)
+    yield next(lines)
+    for number, line in enumerate(lines, 1):
+        yield line
+        for words in sentences.get(number, ()):
+            yield from block(words, width, "     ", first="   ")
 
 
 _Cells = tuple[str, str, str, str]

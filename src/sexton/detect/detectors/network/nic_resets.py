@@ -27,12 +27,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 
 from sexton.detect import kernel_log, nics, resets
 from sexton.detect.findings import missing, names, not_applicable, unknown, unread
 from sexton.detect.kernel_log import DAY_S, Burst
-from sexton.detect.registry import Threshold, detector
+from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.resets import CAUSES, ONE_RESET
+from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.net import Nic, NicCounter, NicQueue
 from sexton.model.text import printable
@@ -111,6 +113,14 @@ def reset_times(finding: Finding, window: Window) -> tuple[float, ...]:
     return dated or (() if finding.start is None else (finding.start,))
 
 
+def _ask_driver(finding: Finding, _window: Window) -> list[Step]:
+    why = "which errors its driver counts: the device, its driver or the other end of the link"
+    return [
+        Step(f"ethtool -S {quote(nic)} | grep -vw 0", why, READS)
+        for nic in finding.entities.get("nic", ())[:1]
+    ]
+
+
 @detector(
     thresholds=(RECENT, MANY, ONE_RESET),
     title="NIC resets",
@@ -122,6 +132,7 @@ def reset_times(finding: Finding, window: Window) -> tuple[float, ...]:
     events=("nic_reset", "nic_watchdog"),
     moments=reset_times,
     ends_jobs=True,
+    advice=Advice(Stage.PROVE, _ask_driver),
 )
 def detect(window: Window) -> Finding:
     """How often, when, why and on which queue."""
@@ -332,9 +343,9 @@ def _evidence(window: Window, summary: _Report, places: Sequence[nics.Place]) ->
     for place in places:
         if place.cores:
             yield Evidence(
-                f"queue {place.queue} is served by core",
-                ", ".join(place.cores),
-                "any core that is not held",
+                f"core that serves queue {place.queue}",
+                ", ".join(f"core {core}" for core in place.cores),
+                "not held",
                 "core",
                 f"interrupt {', '.join(place.irqs)}" if place.irqs else "kernel log",
                 float(place.cores[0]),
