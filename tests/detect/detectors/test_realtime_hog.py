@@ -11,6 +11,7 @@ import pytest
 
 from sexton.detect.detectors.cpu import realtime_hog
 from sexton.detect.detectors.cpu.realtime_hog import detect
+from sexton.detect.registry import detector_of
 from sexton.host.host import open_host
 from sexton.model.finding import Severity, Verdict
 from sexton.model.row import Row
@@ -98,6 +99,34 @@ def test_the_core_that_is_held_most_comes_first():
     finding = detect(make_window(readings))
     assert finding.severity is Severity.CRITICAL
     assert finding.entities["core"] == ("1", "0")
+
+
+def test_a_hold_with_a_pause_lasts_from_its_first_second_to_its_last():
+    """A stall of the second hold has the same cause as one of the first."""
+    used = 0
+    readings = []
+    for at in range(31):
+        readings.append(
+            (
+                float(at),
+                [
+                    CoreTimes(1, used, 0, 0, 1000 * at - used, 0, 0, 0, 0),
+                    Thread(611, 611, "python3", "R", 50, used, 0, 1, FIFO, 50),
+                ],
+            )
+        )
+        used += 100 if at == 15 else 1000
+    window = make_window(readings)
+    finding = detect(window)
+    assert finding.summary == (
+        "core 1 was held in user mode 2 times for up to 15.0 s by the realtime FIFO 50 task"
+        " python3[611]"
+    )
+    assert (finding.start, finding.end) == (window.wall(0.0), window.wall(30.0))
+    assert detector_of("realtime_hog").spells(finding, window) == [
+        window.wall(0.0),
+        window.wall(16.0),
+    ]
 
 
 def test_cores_without_threads_are_unknown():

@@ -23,6 +23,7 @@ realtime loop must sleep. Re-enable RT throttling: ``sysctl kernel.sched_rt_runt
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import NamedTuple
 
 from sexton.detect.detectors.cpu.saturated_core import Blame, blame
@@ -56,12 +57,20 @@ _POLICIES = {1: "FIFO", 2: "RR", 6: "DEADLINE"}
 #: The task is looked up in the last part of a hold, which may have lasted for hours.
 _LOOKED_AT_S = 60.0
 _SHOWN = 8
+#: Of each core, this many holds are looked at, the longest first.
+_MOST_HOLDS = 8
 
 
 class _Hog(NamedTuple):
-    hold: Hold
+    """A thread that held a core; `by` is about the longest of its holds, which comes first."""
+
+    holds: tuple[Hold, ...]
     by: Blame
     isolated: bool
+
+    @property
+    def hold(self) -> Hold:
+        return self.holds[0]
 
     @property
     def policy(self) -> str:
@@ -75,6 +84,14 @@ class _Hog(NamedTuple):
             return Severity.INFO
         shares = self.hold.shares
         return Severity.CRITICAL if shares.busy >= ALL.value else Severity.WARNING
+
+
+def _beginnings(finding: Finding, window: Window) -> list[float]:
+    """When each hold of its cores began."""
+    series, cores = core_series(window), finding.entities.get("core", ())
+    if series is None:
+        return []
+    return [window.wall(hold.start) for hold in _holds(series) if str(hold.core) in cores]
 
 
 def _calm_it(finding: Finding, _window: Window) -> list[Step]:
@@ -96,6 +113,7 @@ def _calm_it(finding: Finding, _window: Window) -> list[Step]:
     lanes=("cores", "run_queue"),
     about=("core", "task", "unit", "cgroup"),
     answers={"core": 7, "task": 7, "unit": 7},
+    spells=_beginnings,
     advice=Advice(Stage.STOP, _calm_it),
 )
 def detect(window: Window) -> Finding:
@@ -114,20 +132,28 @@ def detect(window: Window) -> Finding:
     return _held(window, hogs) if hogs else _calm(len(realtime))
 
 
+def _holds(series: CoreSeries) -> list[Hold]:
+    return series.above(series.user + series.kernel, BUSY.value, HELD.value)
+
+
 def _hogs(window: Window, series: CoreSeries) -> list[_Hog]:
-    longest: dict[int, Hold] = {}
-    for hold in series.above(series.user + series.kernel, BUSY.value, HELD.value):
-        known = longest.get(hold.core)
-        if known is None or hold.seconds > known.seconds:
-            longest[hold.core] = hold
-    ends = {core: _end_of(hold, series) for core, hold in longest.items()}
-    blamed = blame(ends, window)
+    """Per core, the realtime thread with the longest hold, and its other holds of that core."""
+    by_core: dict[int, list[Hold]] = defaultdict(list)
+    for hold in sorted(_holds(series), key=lambda hold: -hold.seconds):
+        by_core[hold.core].append(hold)
     isolated = {core for row in window.all(Node) or () for core in row.isolated or ()}
-    found = [
-        _Hog(longest[core], by, core in isolated)
-        for core, by in blamed.items()
-        if by.thread.policy in _POLICIES
-    ]
+    blamed: dict[int, Blame] = {}
+    mine: dict[int, list[Hold]] = defaultdict(list)
+    for place in range(_MOST_HOLDS):
+        round_ = {core: holds[place] for core, holds in by_core.items() if place < len(holds)}
+        ends = {core: _end_of(hold, series) for core, hold in round_.items()}
+        for core, by in blame(ends, window).items():
+            if by.thread.policy not in _POLICIES:
+                continue
+            first = blamed.setdefault(core, by)
+            if (first.thread.pid, first.thread.tid) == (by.thread.pid, by.thread.tid):
+                mine[core].append(round_[core])
+    found = [_Hog(tuple(mine[core]), by, core in isolated) for core, by in blamed.items()]
     return sorted(found, key=lambda hog: (-hog.severity.rank, -hog.hold.seconds))
 
 
@@ -145,11 +171,14 @@ def _held(window: Window, hogs: list[_Hog]) -> Finding:
     place = (unit_of(mine[0]) or mine[0]) if mine else ""
     where = "in user mode" if hold.shares.user >= hold.shares.kernel else "in the kernel"
     aside = "; the core is isolated, so this may be on purpose" if worst.isolated else ""
+    lasted = duration(hold.seconds)
+    times = len(worst.holds)
+    how_long = f"for {lasted}" if times == 1 else f"{times} times for up to {lasted}"
     return Finding(
         NAME,
         Verdict.PRESENT,
         worst.severity,
-        f"core {hold.core}{and_more(hogs, 'core')} was held {where} for {duration(hold.seconds)}"
+        f"core {hold.core}{and_more(hogs, 'core')} was held {where} {how_long}"
         f" by the {worst.policy} task {worst.by.name}{f' of {place}' if place else ''}{aside}",
         entities={
             "core": tuple(str(hog.hold.core) for hog in hogs),
@@ -157,8 +186,8 @@ def _held(window: Window, hogs: list[_Hog]) -> Finding:
             "unit": names(map(unit_of, cgroups)),
             "cgroup": cgroups,
         },
-        start=window.wall(hold.start),
-        end=window.wall(hold.end),
+        start=window.wall(min(each.start for each in worst.holds)),
+        end=window.wall(max(each.end for each in worst.holds)),
         evidence=tuple(piece for hog in hogs[:_SHOWN] for piece in _evidence(hog)),
     )
 
@@ -167,8 +196,8 @@ def _evidence(hog: _Hog) -> tuple[Evidence, Evidence]:
     core, shares = hog.hold.core, hog.hold.shares
     return (
         Evidence(
-            f"core {core}, busy",
-            f"user {shares.user:.0f} % · kernel {shares.kernel:.0f} %",
+            f"core {core}, held by {hog.by.name}",
+            f"{shares.busy:.0f} %: user {shares.user:.0f} %, kernel {shares.kernel:.0f} %",
             f"< {BUSY.value:.0f} %",
             f"% of a core over {duration(hog.hold.seconds)}",
             "/proc/stat",
