@@ -99,12 +99,23 @@ def short(summary: str) -> str:
     '68,441 dying memory cgroups (not zombie processes)'
     >>> short("eth0 was reset once, queue 5 on core 5: its poll was starved")
     'eth0 was reset once, queue 5 on core 5'
+    >>> short(f"core 1 was held by {'a very long name ' * 6}of lab.service")[38:]
+    'very long name … a very long name a very long name of lab.service'
     """
     ends = [found.end() for found in _CLAUSE.finditer(summary)]
     if not ends:
-        return shorten(summary, _LONG)
+        return _fitted(summary)
     two = len(ends) > 1 and ends[0] < _SHORT and ends[1] <= _LONG
-    return shorten(summary[: ends[1 if two else 0]].strip(), _LONG)
+    return _fitted(summary[: ends[1 if two else 0]].strip())
+
+
+def _fitted(clause: str) -> str:
+    """A long clause without words from its middle: names are at both ends."""
+    cut = shorten(clause, _LONG - 2)
+    head, gap, tail = cut.partition("…")
+    if cut == clause or not gap or " " not in head or " " not in tail:
+        return shorten(clause, _LONG)
+    return f"{head.rpartition(' ')[0]} … {tail.partition(' ')[2]}"
 
 
 def _not_seen(chain: Chain, findings: Mapping[str, Finding]) -> Iterator[str]:
