@@ -22,8 +22,8 @@ EXPECTED = {
     "root": "crash_looping_unit",
     "chain": _CHAIN,
     "present": [*_CHAIN, "cgroup_churn"],
-    # The walkers run at real-time priority, and all else shares one core: see README.
-    "possible": ["realtime_hog", "cpu_pressure", "contended_core"],
+    # The walkers run at real-time priority: see README. All else shares one core, and RCU waits.
+    "possible": ["realtime_hog", "soft_lockups", "cpu_pressure", "contended_core"],
     "absent": [
         "memory_pressure",
         "page_fault_storm",
