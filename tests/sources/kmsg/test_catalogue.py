@@ -110,6 +110,17 @@ def test_the_wording_of_the_kernels_sources(name, message):
     assert ("-" if known is None else known.pattern.id) == name
 
 
+@pytest.mark.parametrize("pattern", ["oom-kill", "oom-killed-memcg", "hung-task", "soft-lockup"])
+def test_a_process_with_a_newline_in_its_name_is_recognised(pattern):
+    # The kernel escapes it in /dev/kmsg; the reader of records has undone that.
+    entry = next(entry for entry in PATTERNS if entry.id == pattern)
+    plain = entry.examples["match"]
+    comm = entry.examples["fields"]["comm"]
+    known = recognise(plain.replace(comm, "a\nb"))
+    assert known is not None
+    assert (known.pattern.id, known.fields["comm"]) == (pattern, "a\nb")
+
+
 def test_a_process_called_like_a_number_stays_text():
     known = recognise("watchdog: BUG: soft lockup - CPU#3 stuck for 23s! [12:2914]")
     assert known is not None

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sexton.sources.kmsg.catalogue import recognise
 from sexton.sources.kmsg.records import MOST_LINE, LogLine, field, parse_log, record
 from tests.support.fixtures import kernels
 
@@ -54,6 +55,26 @@ def test_plain_lines_may_begin_with_a_space():
     assert [line.message for line in parse_log("  cache: kmalloc-192\n")] == [
         "  cache: kmalloc-192"
     ]
+
+
+@pytest.mark.parametrize("stamp", ["[ 1843.308145] ", "Jan 24 08:16:20 node-a kernel: "])
+def test_indented_lines_belong_to_the_stamped_line_above(stamp):
+    record_of_three = (
+        f"{stamp}NVRM: The NVIDIA GPU 0000:b3:00.0\n"
+        f"{' ' * len(stamp)}NVRM: (PCI ID: 10de:26b5) installed in this system has\n"
+        f"{' ' * len(stamp)}NVRM: fallen off the bus and is not responding to commands.\n"
+        f"{stamp}next\n"
+    )
+    first, second = parse_log(record_of_three)
+    assert second.message == "next"
+    known = recognise(first.message)
+    assert known is not None
+    assert (known.pattern.id, known.fields["bus"]) == ("nvidia-fallen-probe", "0000:b3:00.0")
+
+
+def test_indented_lines_stay_alone_below_a_line_without_a_stamp():
+    text = "plain\n                    indented\n"
+    assert [line.message for line in parse_log(text)] == ["plain", "                    indented"]
 
 
 def test_escapes_become_what_they_were():

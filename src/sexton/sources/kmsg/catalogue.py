@@ -97,7 +97,8 @@ class Pattern(NamedTuple):
     @property
     def regex(self) -> re.Pattern[str]:
         """Compiled when its hint first occurs: most never do, and compiling takes time."""
-        return re.compile(self.expression, re.ASCII)  # `re` keeps the last 512
+        # DOTALL: a process's name may hold a newline.
+        return re.compile(self.expression, re.ASCII | re.DOTALL)  # `re` keeps the last 512
 
     def read(self, message: str) -> dict[str, int | str] | None:
         """The fields of a message of this format; `None` for any other."""

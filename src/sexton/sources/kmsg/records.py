@@ -26,6 +26,12 @@ whether the kernel or a process wrote a line (`facility` 0 or not); elsewhere th
 >>> line.mono_us, line.facility, line.message
 (12345678, None, 'ena 0000:20:03.0: x')
 
+A record of several lines, or with a newline in a process's name, is printed by `dmesg` and
+`journalctl` with its further lines indented as far as the time stamp is wide; these are joined.
+
+>>> [line.message for line in parse_log("[   12.345678] task=a\n               b,pid=7\n")]
+['task=a\nb,pid=7']
+
 A line that matches none of them is plain text: there are no malformed lines, only unknown ones.
 """
 
@@ -38,6 +44,8 @@ from typing import Any, NamedTuple
 #: A journal entry has dozens of fields; longer lines are junk.
 MOST_LINE = 64 << 10
 
+#: Further lines of a record are indented at least this far.
+_INDENT = " " * 10
 _RECORD = re.compile(r"(\d{1,6}),(\d{1,20}),(\d{1,20}),[^;\n]{0,200};", re.ASCII)
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 _PRIORITY = re.compile(r"<(\d{1,4})>", re.ASCII)
@@ -69,10 +77,18 @@ class LogLine(NamedTuple):
 def parse_log(text: str) -> Iterator[LogLine]:
     """Every line of a log; forms may be mixed."""
     in_record = False
+    stamped: LogLine | None = None
+    further: list[str] = []  # of the stamped line
     for line in text.split("\n"):
         line = line.rstrip("\r")
         if not line or (in_record and line.startswith(" ")):
             continue  # empty, or ` KEY=value` of the record above
+        if stamped is not None:
+            if line.startswith(_INDENT):
+                further.append(line.lstrip())
+                continue
+            yield _joined(stamped, further)
+            stamped, further = None, []
         parsed = record(line[:MOST_LINE])
         in_record = parsed is not None
         if parsed is not None:
@@ -81,7 +97,19 @@ def parse_log(text: str) -> Iterator[LogLine]:
             entry = journal_entry(line)
             yield _from_journal(entry) if entry is not None else LogLine(None, None, line)
         else:
-            yield _from_text(line[:MOST_LINE])
+            plain = _from_text(line[:MOST_LINE])
+            if plain.message == line[:MOST_LINE]:
+                yield plain
+            else:
+                stamped = plain
+    if stamped is not None:
+        yield _joined(stamped, further)
+
+
+def _joined(stamped: LogLine, further: list[str]) -> LogLine:
+    if not further:
+        return stamped
+    return stamped._replace(message="\n".join((stamped.message, *further))[:MOST_LINE])
 
 
 def record(text: str) -> LogLine | None:

@@ -1,10 +1,10 @@
 """A GPU failed, or what ran on it was stopped.
 
 **What is seen.** Lines of the GPU drivers in the kernel log: NVIDIA's Xid numbers with the GPU's
-PCI address and the process (48 and 95: memory errors; 74: NVLink; 79: fallen off the bus; 119: its
-firmware does not answer), SXid of NVSwitch, and resets and uncorrectable errors of amdgpu. The
-model comes from `/proc/driver/nvidia`. The card itself is not queried: `nvidia-smi` hangs with
-a card that does not answer.
+PCI address and the process (48 and 95: memory errors; 74 and 144 to 150: NVLink; 79: fallen off the
+bus; 119: its firmware does not answer), SXid of NVSwitch, and resets and uncorrectable errors of
+amdgpu. The model comes from `/proc/driver/nvidia`. The card itself is not queried: `nvidia-smi`
+hangs with a card that does not answer.
 
 **Why it hurts.** A GPU that fails ends the process that uses it and, with NCCL, the job on all
 other nodes, which report a time-out or a lost peer. Some GPUs need a reset, some a reboot, and
@@ -19,13 +19,14 @@ point at the program, one GPU again and again at the card. One hardware fault ca
 ``lspci -s BUS -vv | grep LnkSta``; ``dcgmi diag -r 3`` on an idle node.
 
 **What to do.** 63: nothing, the memory was repaired. 94: restart the program. For the rest drain
-the node. 48, 64, 95: reset the GPU, and replace it if it returns or row remapping failed. 74:
-reseat or replace (NVLink), look at NVSwitch. 79: reboot, then look at power, PCIe and heat. 119,
-120: reset the GPU or reboot, and update the driver.
+the node. 48, 64, 95: reset the GPU, and replace it if it returns or row remapping failed. 74, and
+144 to 150 where the line says Fatal: reseat or replace (NVLink), look at NVSwitch. 79: reboot, then
+look at power, PCIe and heat. 119, 120: reset the GPU or reboot, and update the driver.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -83,9 +84,15 @@ XIDS = {
     137: Meaning("NVLink access fault, usually the program", _APP),
     140: Meaning("unrecovered memory error", _HARD),
     143: Meaning("GPU initialisation failed", _HARD),
-    149: Meaning("NVLink fault", _HARD),
     154: Meaning("GPU needs a reset, a drain or a reboot", _WARN),
 }
+
+
+#: NVLink from Blackwell on: a number for each part (SAW, RLW, TLW, TREX, NVLPW, NETIR, MSE). How
+#: grave it is stands in the line: the driver retries what is not fatal.
+_NVLINK_5 = range(144, 151)
+_NVLINK_NOTED = Meaning("NVLink error, not fatal", _WARN)
+_FATAL = re.compile(r"\bFatal\b")
 
 
 def _ruled_out(window: Window) -> str:
@@ -128,6 +135,9 @@ def _judged(line: Line) -> Judged | None:
     xid, sxid = line.number("xid"), line.number("sxid")
     if xid is not None:
         meaning = XIDS.get(xid, Meaning("not in our list", _WARN))
+        if xid in _NVLINK_5:
+            fatal = _FATAL.search(line.text("error") or "") is not None
+            meaning = Meaning("fatal NVLink error", _HARD) if fatal else _NVLINK_NOTED
         return Judged(bus, f"Xid {xid}, {meaning.words}", meaning.severity)
     if sxid is not None:
         fatal = line.text("level") == "Fatal"

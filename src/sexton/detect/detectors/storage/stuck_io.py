@@ -2,10 +2,10 @@
 
 **What is seen.** Hung tasks in the kernel log (``blocked for more than 120 seconds``), and the task
 that holds the lock they wait for, where the kernel names it (6.15 and later); commands that a disk
-did not answer (NVMe time-outs, frozen ATA ports, offline SCSI disks), NFS servers that do not
-respond, and I/O errors of the block layer, each with its device. Also, live, processes that were in
-uninterruptible sleep (state D) at every reading and used no CPU time. The share of time in which
-all tasks waited for I/O (`/proc/pressure/io`) is evidence.
+did not answer (NVMe time-outs, frozen ATA ports, offline SCSI disks), disks dropped from a RAID
+array, NFS servers that do not respond, and I/O errors of the block layer, each with its device.
+Also, live, processes that were in uninterruptible sleep (state D) at every reading and used no CPU
+time. The share of time in which all tasks waited for I/O (`/proc/pressure/io`) is evidence.
 
 **Why it hurts.** A task in state D cannot be killed, not even by SIGKILL: a job hangs without an
 error until something else gives it up, its node looks idle, and the load average rises by one for
@@ -61,6 +61,7 @@ NOTED = Threshold("noted", 8, "s in state D", "the whole of a short live run; wo
 _READINGS = 3
 _LOOK_BACK_S = 60.0
 _SHOWN = 8
+_DROPPED = "dropped from the RAID array"
 _HUNG, _NFS, _ERRORS = "hung task", "NFS server did not respond", "I/O errors"
 _IGNORED = re.compile(r"fd\d|sr\d|loop\d")
 _NOT_DATA = frozenset({"DISCARD", "WRITE_ZEROES", "SECURE_ERASE"})
@@ -144,6 +145,8 @@ def _judged(back: dict[str | None, Line], line: Line) -> Judged | None:
         over = answered is not None and (answered.age_s or 0.0) <= (line.age_s or 0.0)
         severity = Severity.WARNING if over else Severity.CRITICAL
         return Judged(device, _NFS, severity)
+    if line.text("array") is not None:
+        return Judged(device, f"{_DROPPED} {line.text('array')}", Severity.WARNING)
     if line.event.family == "disk_timeout":
         severity = Severity.CRITICAL if action.startswith(_GONE) else Severity.WARNING
         return Judged(device, "disk did not answer", severity)
@@ -241,6 +244,8 @@ def _summary(worst: Fault, tasks: int, devices: tuple[str, ...]) -> str:
     if worst.what == _ERRORS:
         return f"I/O errors on {worst.thing}, last {worst.when}{worst.times}"
     what = f"{worst.thing} did not answer"
+    if worst.what.startswith(_DROPPED):
+        what = f"{worst.thing} was {worst.what}"
     if worst.what == _NFS:
         what = f"NFS server {worst.thing} did not respond"
     return f"{what}, {worst.when}{worst.times}"
