@@ -99,7 +99,7 @@ def test_containers_that_are_made_anew_in_one_pod_are_one_loop():
     said = [(NOW - 90 + 10 * turn, memcg(7 + turn, f"{pod}/{turn:064x}")) for turn in range(3)]
     finding = detect(seen(*said))
     assert finding.severity is Severity.CRITICAL
-    assert finding.entities["cgroup"] == (pod,)
+    assert finding.entities["cgroup"][0] == pod
 
 
 def test_a_group_is_killed_once():
@@ -165,11 +165,10 @@ def counted(before: int, after: int, *, begins: float | None = None):
     [
         (counted(0, 0), Verdict.ABSENT),
         (counted(0, 0, begins=NOW - 60), Verdict.ABSENT),
-        (counted(2, 2), Verdict.UNKNOWN),
-        (counted(2, 2, begins=NOW - 60), Verdict.ABSENT),
+        (counted(2, 2), Verdict.PRESENT),
         (counted(2, 2, begins=NOW - 2 * HOUR), Verdict.ABSENT),
         (counted(2, 3), Verdict.PRESENT),
-        (counted(3, 2), Verdict.UNKNOWN),
+        (counted(3, 2), Verdict.PRESENT),
         (seen(begins=0), Verdict.ABSENT),
         (seen(begins=NOW - 60), Verdict.UNKNOWN),
         (make_window([(NOW, [])]), Verdict.UNKNOWN),
@@ -187,3 +186,48 @@ def test_cgroups_close_to_their_limits_are_evidence(used, near):
     finding = detect(make_window([(NOW, rows)]))
     assert any(each.what == "/db now" for each in finding.evidence) is near
     assert finding.verdict is Verdict.ABSENT
+
+
+@pytest.mark.parametrize(
+    ("booted", "severity"), [(HOUR / 2, Severity.WARNING), (24 * HOUR, Severity.INFO)]
+)
+@pytest.mark.parametrize("begins", [None, 60.0])
+def test_kills_that_only_the_counters_know_are_as_recent_as_the_boot(booted, severity, begins):
+    rows = [
+        VmCounter("oom_kill", 3),
+        VmCounter("pgfault", 5),
+        CgroupMemory("/pods", 100 << 20, 9 << 20, 8, 3),
+        CgroupMemory("/pods/a", 40 << 20, 8 << 20, 8, 3),
+        CgroupMemory("/b", 40 << 20, 20 << 20, 0, 0),
+    ]
+    if begins is not None:
+        rows.append(log(booted - begins))  # the ring has forgotten what came before
+    finding = detect(make_window([(booted - 10, rows), (booted, rows)]))
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, severity)
+    assert "killed 3 processes since boot" in finding.summary
+    assert "3 of them in /pods/a" in finding.summary
+    assert finding.entities["cgroup"] == ("/pods/a",)
+    assert bool(finding.missing) is (begins is None)  # nothing brings back what the ring forgot
+    assert any(each.what == "/b now" for each in finding.evidence)
+
+
+def test_a_kill_that_the_log_has_no_line_of_is_not_hidden_by_an_old_one():
+    old = events(memcg(7), NOW - 5 * HOUR)
+    first = [*old, log(), VmCounter("oom_kill", 1), VmCounter("pgfault", 5)]
+    last = [log(), VmCounter("oom_kill", 2), VmCounter("pgfault", 5)]
+    finding = detect(make_window([(NOW - 10, first), (NOW, last)]))
+    assert finding.severity is Severity.WARNING
+    assert "killed 1 process in 10.0 s; the log does not name" in finding.summary
+
+
+def test_how_close_the_next_is_comes_right_after_the_kill():
+    rows = [CgroupMemory("/a", 100, 10, 3, 1), CgroupMemory("/next", 100, 67, 0, 0)]
+    window = make_window([(NOW - 10, [log()]), (NOW, [*events(memcg(7), NOW - 60), log(), *rows])])
+    shown = [(each.what, each.value) for each in detect(window).evidence[:3]]
+    assert shown[2] == ("/next now", "67 % of 100 B")
+
+
+def test_the_cgroup_of_the_killed_process_is_named_beside_the_one_with_the_limit():
+    lines = memcg(7, "/parent")
+    lines[1] = lines[1].replace("task_memcg=/parent", "task_memcg=/parent/child")
+    assert detect(seen((NOW - 60, lines))).entities["cgroup"] == ("/parent", "/parent/child")

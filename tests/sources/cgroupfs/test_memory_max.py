@@ -104,6 +104,32 @@ def test_reads_only_what_has_a_limit_the_fullest_first(tmp_path):
     assert [row.path for row in Limits(host).collect()] == ["/tight", "/wide"]
 
 
+def test_v1_adds_kills_of_cgroups_without_a_limit_to_the_nearest_limit_above(tmp_path):
+    made = Tree(tmp_path)
+    made.write("/proc/1/mountinfo", mounts("/ /sys/fs/cgroup/memory cgroup rw,memory"))
+    none = "9223372036854771712\n"
+    for path, limit, killed in (
+        ("", none, 0),
+        ("pod", "8192\n", 1),
+        ("pod/plain", none, 2),
+        ("pod/plain/deep", none, 4),
+        ("pod/tight", "4096\n", 8),
+        ("pod/tight/inner", none, 16),
+        ("free", none, 32),
+    ):
+        for file, content in (
+            ("memory.limit_in_bytes", limit),
+            ("memory.usage_in_bytes", "4096\n"),
+            ("memory.failcnt", "3\n"),
+            ("memory.oom_control", f"oom_kill_disable 0\nunder_oom 0\noom_kill {killed}\n"),
+        ):
+            made.write(f"/sys/fs/cgroup/memory/{path}/{file}", content)
+    reading = Limits(made.host())
+    expected = {"/pod": 7, "/pod/tight": 24}
+    assert {row.path: row.killed for row in reading.collect()} == expected
+    assert {row.path: row.killed for row in reading.collect()} == expected
+
+
 def test_keeps_so_many_rows_and_no_more(tmp_path, monkeypatch):
     monkeypatch.setattr(memory_max, "MOST_ROWS", 1)
     host = tree(tmp_path, wide="409600\n", tight="8192\n").host()

@@ -17,11 +17,12 @@ and on v1 (6.18), where `memory.oom_control` counts kills since 4.13::
 
 Quirks: no limit is ``max`` on v2 and about 2**63 on v1; such cgroups and the root give no row. Use
 includes page cache, so a cgroup that reads many files may be at its limit and healthy.
-`hits` is how often it was reached (`max` of `memory.events`, `memory.failcnt`). On v2 kills of all
-cgroups below count too, on v1 only those of its own processes. None of these files makes the kernel
-walk. At most `MOST_READS` cgroups are looked at, and `MOST_ROWS` of those with a limit are kept:
-the fullest. A cgroup without a limit is looked at again only in every tenth reading: most have none
-and never get one.
+`hits` is how often it was reached (`max` of `memory.events`, `memory.failcnt`). On v2 the kernel
+counts kills of all cgroups below too; on v1 only those of a cgroup's own processes, so those of
+cgroups without a limit are added to the nearest one above them that has it. None of these files
+makes the kernel walk. At most `MOST_READS` cgroups are looked at, and `MOST_ROWS` of those with a
+limit are kept: the fullest. A cgroup without a limit is looked at again only in every tenth
+reading: most have none and never get one.
 
 >>> parse(Files("40M", "8192", "low 0\\nmax 7\\noom 1\\noom_kill 1\\n"), "/a")
 Traceback (most recent call last):
@@ -34,7 +35,8 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
@@ -116,13 +118,36 @@ class Limits(MemoryReading):
         if self._readings % _LOOK_AGAIN == 0:
             self._unlimited.clear()
         self._readings += 1
-        below = ((path, inode) for path, inode, _ in walked.kept if path != "/")
-        found = self._rows(top, islice(below, MOST_READS), names)
-        fullest = sorted(found, key=lambda row: -row.used_bytes / max(row.limit_bytes, 1))
+        every = ((path, inode) for path, inode, _ in walked.kept if path != "/")
+        below = list(islice(every, MOST_READS))
+        found = {row.path: row for row in self._rows(top, below, names)}
+        if names is _V1:
+            for path, _ in below:
+                self._add_kills(top, path, found)
+        fullest = sorted(found.values(), key=lambda row: -row.used_bytes / max(row.limit_bytes, 1))
         return iter(fullest[:MOST_ROWS])
 
+    def _add_kills(self, top: str, path: str, found: dict[str, CgroupMemory]) -> None:
+        """Add the kills counted in a cgroup without a limit to the nearest above it that has one:
+        it was that limit, or one further up."""
+        if path in found:
+            return
+        above = path.rpartition("/")[0]
+        while above and above not in found:
+            above = above.rpartition("/")[0]
+        before = found[above].killed if above else None
+        if before is None:
+            return
+        try:
+            events = text(self._files, f"{top}{path}/{_V1[2]}")
+        except SourceAbsent:
+            return
+        killed = flat_keyed(events, _WANTED, f"{path}/{_V1[2]}").get("oom_kill")
+        if killed:
+            found[above] = replace(found[above], killed=before + killed)
+
     def _rows(
-        self, top: str, below: Iterator[tuple[str, int]], names: tuple[str, ...]
+        self, top: str, below: Iterable[tuple[str, int]], names: tuple[str, ...]
     ) -> Iterator[CgroupMemory]:
         seen = anything = False
         for path, inode in below:

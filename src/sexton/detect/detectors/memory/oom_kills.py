@@ -3,7 +3,9 @@
 **What is seen.** The OOM killer's lines in the kernel log: which process was killed, how much
 memory it had, and by which limit: a cgroup's (``oom_memcg=``) with its size, or the node's. The
 evidence has the kernel's own counts as well (`oom_kill` in `/proc/vmstat`, in `memory.events` or
-v1's `memory.oom_control`), and cgroups that are close to their limits now.
+v1's `memory.oom_control`), and the cgroup that is closest to its limit now. Where the log may not
+be read, or does not go back far enough, these counts tell how many were killed since boot and in
+which cgroups: a note, or a problem if the node was booted less than an hour ago.
 
 **Why it hurts.** A process that is killed cleans nothing up: a job loses its work, a service is
 restarted, runs into the same limit and leaves a dead cgroup each time. If the *node* runs out, the
@@ -33,20 +35,19 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import NamedTuple
 
-from sexton.detect import kernel_log
+from sexton.detect import kernel_log, oom_counts
 from sexton.detect.detectors.memory.memory_pressure import BIGGEST_PROCESSES
 from sexton.detect.findings import absent, names, unknown
 from sexton.detect.kernel_log import DAY_S, NO_REACH, Reach
 from sexton.detect.oom import FAMILY, Kill, kills
+from sexton.detect.oom_counts import Counted
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupMemory
-from sexton.model.rows.memory import VmCounter
 from sexton.model.text import count, size
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series import paging
 from sexton.series.rates import totals_in
 
 NAME = "oom_kills"
@@ -93,15 +94,8 @@ class _Group(NamedTuple):
         return known[-1] if known else None
 
 
-class _Counted(NamedTuple):
-    """`oom_kill` of `/proc/vmstat`: since boot, and in this window; `None` is unknown."""
-
-    total: int | None
-    recent: int | None
-
-
 def _ruled_out(window: Window) -> str:
-    return "OOM kills" if _counted(window).total == 0 else ""
+    return "OOM kills" if oom_counts.counted(window).total == 0 else ""
 
 
 def _look(finding: Finding, window: Window) -> Sequence[Step]:
@@ -136,21 +130,20 @@ def _look(finding: Finding, window: Window) -> Sequence[Step]:
 )
 def detect(window: Window) -> Finding:
     """Which processes were killed, by which limit and how often; the gravest limit first."""
-    counted = _counted(window)
+    counted = oom_counts.counted(window)
     found = kills(window)
-    if found:
-        return _killed(window, _groups(window, found), counted)
-    if counted.recent:
-        return _unnamed(window, counted.recent, counted)
+    groups = _groups(window, found)
+    unlogged = counted.recent if counted.recent and not _is_logged(window, found) else None
+    if groups and (unlogged is None or groups[0].severity is not Severity.INFO):
+        return _killed(window, groups, counted)
+    if unlogged is not None:
+        return _unnamed(window, unlogged, counted)
     return _none(window, counted)
 
 
-def _counted(window: Window) -> _Counted:
-    readings = paging.readings(window)
-    if not len(readings):
-        return _Counted(None, None)
-    over = paging.first_to_last(window)
-    return _Counted(readings[-1].sums.get("killed"), over.moved.get("killed") if over else None)
+def _is_logged(window: Window, found: Sequence[Kill]) -> bool:
+    """Is one of these kills from this window, or of an unknown time?"""
+    return any(kill.wall_s is None or kill.wall_s >= window.start for kill in found)
 
 
 def _groups(window: Window, found: Sequence[Kill]) -> list[_Group]:
@@ -185,22 +178,22 @@ def _often(recent: Sequence[Kill]) -> bool:
     return any(first - last <= AGAIN_S.value for first, last in zip(ages, behind, strict=False))
 
 
-def _killed(window: Window, groups: Sequence[_Group], counted: _Counted) -> Finding:
+def _killed(window: Window, groups: Sequence[_Group], counted: Counted) -> Finding:
     reach = kernel_log.reach(window) or NO_REACH
     worst = groups[0]
     shown = [group for group in groups if group.severity is worst.severity]
     every = [kill for group in shown for kill in group.kills]
     dated = sorted(kill.wall_s for kill in every if kill.wall_s is not None)
-    evidence = [line for group in groups[:_SHOWN] for line in _evidence(group, reach)]
-    evidence += _counts(counted)
-    evidence += _near(window)
+    evidence = [*_evidence(worst, reach), *_near(window, least=0.0)]
+    evidence += [line for group in groups[1:_SHOWN] for line in _evidence(group, reach)]
+    evidence += oom_counts.evidence(counted)
     return Finding(
         NAME,
         Verdict.PRESENT,
         worst.severity,
-        _summary(worst, len(shown) - 1),
+        _summary(worst, shown[1:]),
         entities={
-            "cgroup": names(group.name for group in shown),
+            "cgroup": names([*(group.name for group in shown), *_homes(every)]),
             "unit": names(kill.unit for kill in reversed(every)),
             "task": names(kill.task for kill in reversed(every)),
         },
@@ -210,10 +203,18 @@ def _killed(window: Window, groups: Sequence[_Group], counted: _Counted) -> Find
     )
 
 
-def _summary(group: _Group, others: int) -> str:
+def _homes(every: Sequence[Kill]) -> tuple[str, ...]:
+    """Cgroups of processes that were killed at a cgroup's limit; the latest first."""
+    at_limits = [kill for kill in reversed(every) if kill.scope == "cgroup"]
+    return names(kill.task_cgroup for kill in at_limits)[:_SHOWN]
+
+
+def _summary(group: _Group, others: Sequence[_Group]) -> str:
     last = group.last
     age = f"{duration(last.age_s)} ago" if last.age_s is not None else "at an unknown time"
-    more = f"; also at {count(others, 'other limit')}" if others else ""
+    more = f"; also at {count(len(others), 'other limit')}" if others else ""
+    if len(others) == 1 and others[0].name is not None:
+        more = f"; also {len(others[0].kills):,} in {others[0].name}"
     killed = "the OOM killer killed"
     if last.scope == "node":
         killed = f"the node ran out of memory and {killed}"
@@ -272,28 +273,14 @@ def _evidence(group: _Group, reach: Reach) -> Iterator[Evidence]:
         )
 
 
-def _counts(counted: _Counted) -> list[Evidence]:
-    if counted.total is None:
-        return []
-    recent = f", {counted.recent:,} in this window" if counted.recent is not None else ""
-    return [
-        Evidence(
-            "OOM kills on the node",
-            f"{counted.total:,} since boot{recent}",
-            "0",
-            "processes",
-            "/proc/vmstat",
-            float(counted.total),
-            "the kernel is older than 4.13, which began to count them",
-        )
-    ]
-
-
-def _near(window: Window) -> list[Evidence]:
-    """Cgroups that are close to their limits now, the fullest first."""
+def _near(window: Window, least: float | None = None) -> list[Evidence]:
+    """Cgroups that are close to their limits now, the fullest first; if none is, the fullest of
+    those with `least` per cent and more."""
+    least = NEAR.value if least is None else least
     rows = [row for row in window.latest(CgroupMemory) or () if row.limit_bytes > 0]
+    rows.sort(key=lambda row: (-row.used_bytes / row.limit_bytes, row.path))
     full = [row for row in rows if 100 * row.used_bytes >= NEAR.value * row.limit_bytes]
-    full.sort(key=lambda row: (-row.used_bytes / row.limit_bytes, row.path))
+    full = full or [row for row in rows[:1] if 100 * row.used_bytes >= least * row.limit_bytes]
     return [
         Evidence(
             f"{row.path} now",
@@ -308,7 +295,7 @@ def _near(window: Window) -> list[Evidence]:
     ]
 
 
-def _unnamed(window: Window, recent: int, counted: _Counted) -> Finding:
+def _unnamed(window: Window, recent: int, counted: Counted) -> Finding:
     """The counter moved, and no log line names the process; `memory.events` may show the cgroup."""
     counters = totals_in(window, CgroupMemory, "killed") or {}
     where = sorted((-mine.get("killed", 0.0), str(thing[0])) for thing, mine in counters.items())
@@ -330,27 +317,52 @@ def _unnamed(window: Window, recent: int, counted: _Counted) -> Finding:
         entities={"cgroup": tuple(paths)},
         start=window.start,
         end=window.end,
-        evidence=(*_counts(counted), *_near(window)),
+        evidence=(*oom_counts.evidence(counted), *_near(window, least=0.0)),
         missing=lacking,
     )
 
 
-def _none(window: Window, counted: _Counted) -> Finding:
-    """Absent if the counter is zero, if neither it nor the log has a kill in this window, or if the
-    log goes back far enough; else unknown."""
+def _earlier(window: Window, total: int, reach: Reach | None, counted: Counted) -> Finding:
+    """Kills since boot that the log does not show: as recent as the boot, at least."""
+    where = oom_counts.counted_in(window)
+    booted = window.end_mono
+    when = "when is in the kernel log only"
+    if reach is not None:
+        when = f"the log shows none {reach.words} only"
+    inside = "".join(f", {number:,} of them in {path}" for path, number in where[:1])
+    return Finding(
+        NAME,
+        Verdict.PRESENT,
+        Severity.WARNING if booted <= RECENT.value else Severity.INFO,
+        f"the OOM killer killed {count(total, 'process', 'processes')} since boot"
+        f" {duration(booted)} ago{inside}; {when}",
+        entities={"cgroup": names(path for path, _ in where)},
+        evidence=(
+            *oom_counts.evidence(counted),
+            *(oom_counts.evidence_in(path, number) for path, number in where[:_SHOWN]),
+            *_near(window, least=0.0),
+        ),
+        missing=kernel_log.lacking(window),
+    )
+
+
+def _none(window: Window, counted: Counted) -> Finding:
+    """Absent if the counter is zero or the log goes back far enough; unknown if neither is known.
+    Kills that only the counters know are present."""
     reach = kernel_log.reach(window)
     if counted.total == 0:
-        return absent(NAME, "0 OOM kills since boot", [*_counts(counted), *_near(window)])
-    earlier = f"; {counted.total:,} since boot, before the log begins" if counted.total else ""
-    if reach is not None and (reach.covers(RECENT.value) or counted.recent == 0):
+        evidence = [*oom_counts.evidence(counted), *_near(window)]
+        return absent(NAME, "0 OOM kills since boot", evidence)
+    if reach is not None and reach.covers(RECENT.value):
+        earlier = f"; {counted.total:,} since boot, before the log begins" if counted.total else ""
         line = reach.no_lines("OOM kills in the kernel log", number=0.0)
         text = f"0 OOM kills {reach.words}{earlier}"
-        return absent(NAME, text, [line, *_counts(counted), *_near(window)])
-    total = f"{counted.total:,} OOM kills since boot" if counted.total else "OOM kills"
-    lacking = kernel_log.lacking(window)
+        return absent(NAME, text, [line, *oom_counts.evidence(counted), *_near(window)])
+    total = counted.total or max((number for _, number in oom_counts.counted_in(window)), default=0)
+    if total:
+        return _earlier(window, total, reach, counted)
     if reach is not None:
         lacking = (Missing(f"a kernel log of the last {duration(RECENT.value)}", _LOG),)
-        return unknown(NAME, f"{total}: the log shows none {reach.words} only", lacking)
-    if not window.read(VmCounter):
-        return unknown(NAME, "whether the OOM killer ran is unknown", lacking)
-    return unknown(NAME, f"{total}: when is in the kernel log only", lacking)
+        return unknown(NAME, f"OOM kills: the log shows none {reach.words} only", lacking)
+    what = "whether the OOM killer ran is unknown"
+    return unknown(NAME, what, kernel_log.lacking(window))
