@@ -145,7 +145,13 @@ def thread_name(pid: int, tid: int, comm: str) -> str:
 
 
 def cgroups_of(window: Window, pids: Iterable[int], mono_s: float) -> tuple[str, ...]:
-    """Cgroups of these processes by the last reading before that time, else the first after it.
+    """Cgroups of these processes at that time, except the root."""
+    known = cgroup_by_pid(window, mono_s)
+    return tuple(dict.fromkeys(known[pid] for pid in pids if known.get(pid, "/") != "/"))
+
+
+def cgroup_by_pid(window: Window, mono_s: float) -> dict[int, str]:
+    """Cgroups of processes by the last reading before that time, else the first after it.
 
     Other readings are not used: the pid may belong to another process there.
     """
@@ -155,4 +161,4 @@ def cgroups_of(window: Window, pids: Iterable[int], mono_s: float) -> tuple[str,
     known: dict[int, str] = {}
     for batch in (*after, *before):
         known |= {row.pid: row.path for row in batch.rows}
-    return tuple(dict.fromkeys(known[pid] for pid in pids if pid in known and known[pid] != "/"))
+    return known

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from sexton.detect.detectors.cpu.cpu_pressure import detect
+from sexton.explain.subject import concerns
 from sexton.model.finding import Severity, Verdict
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCpu
 from sexton.model.rows.cpu import CoreTimes, ReadyTasks, RunQueue
 from sexton.model.rows.memory import Pressure
-from sexton.model.rows.task import Process
+from sexton.model.rows.task import Process, ProcessCgroup
+from sexton.model.why import Subject
 from tests.support.windows import make_window
 
 CORES = 2
@@ -116,6 +118,36 @@ def test_the_neighbour_is_named_by_its_unit_and_those_who_wait_by_their_cgroups(
     assert "noisy.service took 85 % of the CPU time" in finding.summary
     assert finding.entities["unit"] == ("noisy.service",)
     assert "/system.slice/web.service waited" in {each.what for each in finding.evidence}
+    assert concerns(finding, Subject("unit", "web.service"))
+
+
+def test_who_waited_is_named_with_its_unit_and_is_found_by_it():
+    def rows(at: int) -> list[Row]:
+        every = [
+            CgroupCpu("/system.slice", round(1e6 * at * 2.0), None),
+            CgroupCpu("/system.slice/noisy.service", round(1e6 * at * 1.8), None),
+            CgroupCpu("/system.slice/web.service", round(1e6 * at * 0.2), None),
+            *(process(pid, at, 0.09) for pid in range(10, 30)),
+            process(99, at, 0.05, "web"),
+        ]
+        if at == 5:
+            every += [
+                *(
+                    ProcessCgroup(pid, "/system.slice/noisy.service", False)
+                    for pid in range(10, 30)
+                ),
+                ProcessCgroup(99, "/system.slice/web.service", False),
+            ]
+        return every
+
+    finding = detect(seen(12, 25, more=rows))
+    assert "noisy.service took 90 % of the CPU time; web[99] in web.service got 5 % of a core" in (
+        finding.summary
+    )
+    assert finding.entities["unit"] == ("noisy.service",)  # whose weight the advice lowers
+    assert concerns(finding, Subject("unit", "web.service"))
+    assert "web[99] in web.service got" in {each.what for each in finding.evidence}
+    assert not any(each.what.startswith("hog[") for each in finding.evidence)
 
 
 def test_a_core_that_was_given_little_time_counts_as_little():

@@ -4,8 +4,9 @@
 `/proc/stat`, else the waiting time in `/proc/schedstat`), on average over ten seconds and more,
 while the cores have nothing left to give. Beside it pressure stall information
 (`/proc/pressure/cpu`), and by name: which cgroups and processes used the time, and which were ready
-and got little of it (`cpu.pressure` of each cgroup on v2). A node can be so short of CPU time that
-Sexton itself reads nothing for ten seconds: then the counters before and after show it.
+and got little of it, with their cgroups (`cpu.pressure` of each cgroup on v2). A node can be so
+short of CPU time that Sexton itself reads nothing for ten seconds: then the counters before and
+after show it.
 
 **Why it hurts.** With four tasks waiting per core each gets a fifth of it: a heartbeat, a health
 check or a barrier that needs 0.2 s takes a second, and one slow rank holds up a whole job.
@@ -35,8 +36,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.findings import absent, missing, names, too_few_readings, unknown, unread
+from sexton.detect.findings import (
+    absent,
+    and_more,
+    missing,
+    names,
+    too_few_readings,
+    unknown,
+    unread,
+)
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
+from sexton.detect.stacks import cgroup_by_pid
 from sexton.detect.stems import split, unit_of
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
@@ -102,6 +112,7 @@ class _Stood(NamedTuple):
 class _Task(NamedTuple):
     name: str
     comm: str
+    pid: int
     used_ms: float
     percent: float
     ready: float
@@ -182,8 +193,9 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
     span = (worst.start, min(worst.end, worst.start + CLOSE_S))
     tasks = _tasks(window, span)
     users = max(_cgroups(window, span), _programs(tasks), key=_accounted)
-    noisy = next((user for user in users if user.share >= NOISY.value), None)
-    waiters = _waiters(tasks, noisy)
+    places = cgroup_by_pid(window, worst.end)
+    waiters = _waiters(tasks, users, places)
+    homes = [places.get(waiter.pid, "/") for waiter in waiters[:_SHOWN]]
     severity = Severity.INFO
     if found is not None:
         grave = worst.mean >= GRAVE.value and lasts(worst.seconds, LASTING.value)
@@ -191,22 +203,30 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
     evidence = [_how_many(worst, found), *_psi(window, worst)]
     evidence.append(_busy_evidence(_busy(cores, worst), duration(worst.seconds)))
     evidence += [_used(user) for user in users[:_SHOWN]]
-    evidence += [_stood(one) for one in _stalled(window, span)[:_SHOWN]]
+    stood = _stalled(window, span)[:_SHOWN]
+    evidence += [_stood(one) for one in stood]
     evidence += [
-        got_little(waiter.name, waiter.percent, waiter.ready, "/proc/PID/stat")
-        for waiter in waiters[:_SHOWN]
+        got_little(_placed(waiter, home), waiter.percent, waiter.ready, "/proc/PID/stat")
+        for waiter, home in zip(waiters, homes, strict=False)
     ]
     top = sorted(tasks, key=lambda task: -task.percent)[:_SHOWN]
     return Finding(
         NAME,
         Verdict.PRESENT,
         severity,
-        _summary(worst, len(shares), found, users),
+        _summary(worst, len(shares), found, users) + _waited(waiters, homes),
         entities={
             "core": tuple(str(core) for core in sorted(shares)),
             "task": names(task.name for task in (*top, *waiters[:_SHOWN])),
             "unit": names(user.unit for user in users[:1]),
-            "cgroup": names(user.cgroup for user in users[:1]),
+            # Those that waited, too, but not as units: the advice is about the first unit.
+            "cgroup": names(
+                [
+                    *(user.cgroup for user in users[:1]),
+                    *(one.path for one in stood),
+                    *(home for home in homes if home != "/"),
+                ]
+            ),
         },
         start=window.wall(worst.start),
         end=window.wall(worst.end),
@@ -294,6 +314,7 @@ def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
         _Task(
             f"{mine.row.comm}[{mine.row.pid}]",
             mine.row.comm,
+            mine.row.pid,
             mine.amount,
             mine.percent,
             100 * ready[task] / len(read) if enough else 0.0,
@@ -393,16 +414,45 @@ def _stalled(window: Window, span: tuple[float, float]) -> list[_Stood]:
     return sorted((one for one in found if one.share >= READY.value), key=lambda one: -one.share)
 
 
-def _waiters(tasks: Sequence[_Task], noisy: _User | None) -> list[_Task]:
-    """Processes that were ready and hardly ran, except those of the noisiest program."""
+def _waiters(
+    tasks: Sequence[_Task], users: Sequence[_User], places: Mapping[int, str]
+) -> list[_Task]:
+    """Processes that were ready and hardly ran. Those of a user of most of the time are left out,
+    those of other large users come last: they waited for each other."""
+
+    def is_of(user: _User, task: _Task) -> bool:
+        path = places.get(task.pid, "/")
+        return user.name in (task.comm, task.name, path, unit_of(path))
+
+    noisy = [user for user in users if user.share >= NOISY.value]
     found = [
         task
         for task in tasks
         if task.ready >= READY.value
         and task.percent <= _LITTLE
-        and (noisy is None or noisy.name != task.comm)
+        and not any(is_of(user, task) for user in noisy)
     ]
-    return sorted(found, key=lambda task: (-task.ready, task.percent))
+    large = users[:_SHOWN]
+    return sorted(
+        found,
+        key=lambda task: (any(is_of(user, task) for user in large), -task.ready, task.percent),
+    )
+
+
+def _waited(waiters: Sequence[_Task], homes: Sequence[str]) -> str:
+    """Who got little, for the end of the summary."""
+    if not waiters:
+        return ""
+    first = waiters[0]
+    return (
+        f"; {_placed(first, homes[0])} got {first.percent:.0f} % of a core"
+        f"{and_more(waiters, 'waiting task')}"
+    )
+
+
+def _placed(task: _Task, home: str) -> str:
+    """A task with its unit, or else its cgroup."""
+    return task.name if home == "/" else f"{task.name} in {unit_of(home) or home}"
 
 
 def _calm(cores: CoreSeries, found: Waiting | None, stalls: pressure.Stalls) -> Finding:
