@@ -82,6 +82,9 @@ def test_all_ways_to_read_a_window_give_the_same_recorded(batches: Batches, part
                 assert read_back(place).between(kind, start, end) == live.between(kind, start, end)
             for fields in (None, names):
                 assert by_time(again, kind, fields) == by_time(live, kind, fields)
+        for name in ("total_resets", "tx_timeout", "nothing"):
+            found = again.matching(NicCounter, "counter", name)
+            assert list(found) == list(live.matching(NicCounter, "counter", name))
         for moment in (first - 3, first, (first + last) / 2, last, last + 0.3):
             assert again.wall(moment) == live.wall(moment)
             assert again.mono(live.wall(moment)) == pytest.approx(live.mono(live.wall(moment)))

@@ -156,6 +156,12 @@ class Window:
         last = bisect_left(items, end, key=mono)
         return items[first : last + 1]
 
+    def matching(self, kind: type[R], field: str, value: str) -> Iterator[Batch[R]]:
+        """Every reading, oldest first, with only the rows that have this text in a column."""
+        for batch in self.batches(kind) or ():
+            rows = tuple(row for row in batch.rows if getattr(row, field) == value)
+            yield Batch(batch.mono_s, batch.wall_s, rows, batch.follows)
+
     def columns(
         self, kind: type[Row], names: Sequence[str], wanted: Wanted | None = None
     ) -> Iterator[Columns]:

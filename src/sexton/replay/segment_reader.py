@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sexton.errors import StoreError
-from sexton.model.row import Row, table
+from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Key, Wanted
 from sexton.replay.matrix import Matrix, Rows
 from sexton.replay.span import Span
@@ -25,7 +25,7 @@ from sexton.sandbox import largest_read
 from sexton.store.arrays import coded, numbers
 from sexton.store.recording import Segment
 from sexton.store.runs import Runs, end_to_end, joined, pieces, runs_of
-from sexton.store.schema import MONO, WALL, texts_of
+from sexton.store.schema import MONO, POSITION, WALL, texts_of
 from sexton.store.sealed import TableFile
 
 F64 = npt.NDArray[np.float64]
@@ -250,6 +250,24 @@ class SegmentReader:
         except (StoreError, pa.ArrowException):
             return None
 
+    def matching(self, kind: type[Row], name: str, value: str) -> pa.Table | None:
+        """All columns of the rows with this text in a column; `None` if there are none, or the
+        table cannot be read."""
+        if not self.segment.rows(kind):
+            return None
+        columns = (MONO, POSITION, *fields_of(kind))
+        source = self._file(kind)
+        if source is not None:
+            with suppress(StoreError, pa.ArrowException):
+                parts = [source.read(columns, [])]
+                for group in range(source.num_row_groups):
+                    rows = _rows_with(source.read([name], [group]), name, value)
+                    if len(rows):
+                        parts.append(source.read(columns, [group]).take(pa.array(rows)))
+                return pa.concat_tables(parts)
+        found = self.segment.table(kind, columns, texts_of(kind))
+        return None if found is None else found.take(pa.array(_rows_with(found, name, value)))
+
     def distinct(self, kind: type[Row], fields: Sequence[str], span: Span) -> list[Key]:
         """Combinations of these columns' values in the span, with repetitions."""
         if not self.segment.rows(kind):
@@ -274,6 +292,11 @@ class SegmentReader:
             with suppress(StoreError):
                 return self.segment.file(kind)
         return None
+
+
+def _rows_with(found: pa.Table, name: str, value: str) -> Ints:
+    code, texts = coded(found.column(name))
+    return np.flatnonzero(code == texts.index(value)) if value in texts else np.empty(0, np.int64)
 
 
 def _reaches(source: TableFile, group: int, near: Near) -> bool:

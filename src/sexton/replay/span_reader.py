@@ -230,6 +230,25 @@ class SpanReader:
             if len(kept):
                 yield from _batches(kind, found, times, every)
 
+    def matching(self, kind: type[Row], field: str, value: str) -> Iterator[Batch[Any]]:
+        """Every reading of a table, oldest first, with only the rows that have this text in a
+        column. Other rows are not decoded."""
+        places = self._places(kind)
+        joins = _Joins(self, kind)
+
+        def read(at: int) -> pa.Table | None:
+            return self.segments[at].matching(kind, field, value)
+
+        for at, found in zip(places, self._ahead(read, places, kind), strict=True):
+            reader = self.segments[at]
+            if found is None and reader.segment.rows(kind):
+                joins.lose()
+                continue
+            mono = reader.readings(kind).mono
+            times, kept = joins.add(at, reader.times(kind, mono), None)
+            if len(kept):
+                yield from _batches(kind, found, times, every=True)
+
     def _table(self, reader: SegmentReader, kind: type[Row], part: Interval) -> pa.Table | None:
         """All columns of a table in a segment, at least of the readings in an interval. Small
         tables are kept, since the next query is likely to be near."""

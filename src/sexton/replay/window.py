@@ -148,6 +148,11 @@ class RecordedWindow(Window):
             return super().between(kind, start, end)
         return self._reader.between(kind, start, end)
 
+    def matching(self, kind: type[R], field: str, value: str) -> Iterator[Batch[R]]:
+        if kind in self._rows or self._held(kind):
+            return super().matching(kind, field, value)
+        return self._reader.matching(kind, field, value)
+
     def columns(
         self, kind: type[Row], names: Sequence[str], wanted: Wanted | None = None
     ) -> Iterator[Columns]:

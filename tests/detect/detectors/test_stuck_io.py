@@ -7,7 +7,9 @@ import pytest
 from sexton.detect.detectors.storage.stuck_io import NAME, detect
 from sexton.detect.registry import detector_of
 from sexton.model.finding import Severity, Verdict
+from sexton.model.rows.event import KernelLog
 from sexton.model.rows.task import Process
+from sexton.model.window import Batch, Window
 from tests.support.log import events, log
 from tests.support.windows import EPOCH, make_window
 
@@ -134,6 +136,26 @@ def test_how_long_in_state_d_is_stuck(seconds, severity):
 )
 def test_who_moves_is_not_stuck(last):
     assert watched((0, process("D")), (15, process("D")), (30, last)).verdict is Verdict.ABSENT
+
+
+def test_a_wait_that_ended_an_hour_ago_is_told_with_its_time():
+    """Nobody looks while it lasts: the recording is read the next morning."""
+    waits = [(100.0 + 5 * turn, process("D")) for turn in range(7)]
+    quiet = [(140.0 + 60 * turn, process("S", cpu=6)) for turn in range(60)]
+    finding = watched((90.0, process("S")), *waits, *quiet)
+    assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.WARNING)
+    assert "cp[7] in uninterruptible sleep for 30.0 s" in finding.summary
+    assert "it ended 59 min 10 s before the end of this window" in finding.summary
+    assert finding.end is not None
+    assert finding.start is not None
+    assert finding.end - finding.start == 30.0
+
+
+def test_a_wait_across_a_gap_in_the_recording_is_not_known():
+    rows = [(0.0, True), (10.0, True), (100.0, False), (110.0, True)]
+    batches = [Batch(at, at, (process("D"),), follows) for at, follows in rows]
+    logs = [Batch(at, at, (log(),), True) for at, _ in rows]
+    assert detect(Window({Process: batches, KernelLog: logs})).verdict is Verdict.ABSENT
 
 
 def test_two_readings_are_chance():

@@ -4,8 +4,9 @@
 that holds the lock they wait for, where the kernel names it (6.15 and later); commands that a disk
 did not answer (NVMe time-outs, frozen ATA ports, offline SCSI disks), disks dropped from a RAID
 array, NFS servers that do not respond, and I/O errors of the block layer, each with its device.
-Also, live, processes that were in uninterruptible sleep (state D) at every reading and used no CPU
-time. The share of time in which all tasks waited for I/O (`/proc/pressure/io`) is evidence.
+Also processes that were in uninterruptible sleep (state D) at every reading of eight seconds and
+more, and used no CPU time, now or earlier in a recording. The share of time in which all tasks
+waited for I/O (`/proc/pressure/io`) is evidence.
 
 **Why it hurts.** A task in state D cannot be killed, not even by SIGKILL: a job hangs without an
 error until something else gives it up, its node looks idle, and the load average rises by one for
@@ -30,7 +31,7 @@ the wait frees a task in state D: an answer, a reset of the device, or a reboot.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -59,7 +60,6 @@ STUCK = Threshold(
 )
 NOTED = Threshold("noted", 8, "s in state D", "the whole of a short live run; worth a line")
 _READINGS = 3
-_LOOK_BACK_S = 60.0
 _SHOWN = 8
 _DROPPED = "dropped from the RAID array"
 _HUNG, _NFS, _ERRORS = "hung task", "NFS server did not respond", "I/O errors"
@@ -77,11 +77,17 @@ class _Lock(NamedTuple):
 
 
 class _Stuck(NamedTuple):
-    """A process in state D at every reading from `start` on (monotonic seconds)."""
+    """A process in state D at every reading from `start` to `end` (monotonic seconds), and still at
+    the last one of all if `lasts`."""
 
     task: str
     start: float
-    seconds: float
+    end: float
+    lasts: bool
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
 
 
 def _ruled_out(window: Window) -> str:
@@ -177,28 +183,37 @@ def _waits(task: str, locks: Mapping[str, _Lock]) -> list[str]:
 
 
 def _stuck(window: Window) -> list[_Stuck]:
-    """Processes that are stuck now, the longest first; only the last minute is looked at."""
-    readings = window.between(Process, window.end_mono - _LOOK_BACK_S, window.end_mono)
+    """Processes that were stuck in this window, the longest first."""
+    found: list[_Stuck] = []
+    # By process: since when, at how many readings, and its first row.
     since: dict[tuple[int, int], tuple[float, int, Process]] = {}
-    for batch in readings:
+    last = 0.0
+
+    def end(stuck: Iterable[tuple[float, int, Process]], lasts: bool) -> None:
+        for begun, seen, row in stuck:
+            if seen >= _READINGS and last - begun >= NOTED.value:
+                found.append(_Stuck(f"{row.comm}[{row.pid}]", begun, last, lasts))
+
+    for batch in window.matching(Process, "state", "D"):
         now: dict[tuple[int, int], tuple[float, int, Process]] = {}
         for row in batch.rows:
-            # Kernel threads wait in state D for anything, even for work.
-            if row.state != "D" or row.kernel:
+            if row.kernel:  # kernel threads wait in state D for anything, even for work
                 continue
-            name = row.pid, row.start_ms
-            begun, seen, before = since.get(name, (batch.mono_s, 0, row))
-            if (before.user_ms, before.system_ms) != (row.user_ms, row.system_ms):
-                begun, seen, before = batch.mono_s, 0, row
-            now[name] = begun, seen + 1, before
-        since = now
-    end = readings[-1].mono_s if readings else 0.0
-    found = [
-        _Stuck(f"{row.comm}[{row.pid}]", begun, end - begun)
-        for begun, seen, row in since.values()
-        if seen >= _READINGS and end - begun >= NOTED.value
-    ]
+            known = since.get((row.pid, row.start_ms)) if batch.follows else None
+            if known is None or _ran(known[2], row):
+                now[row.pid, row.start_ms] = batch.mono_s, 1, row
+            else:
+                now[row.pid, row.start_ms] = known[0], known[1] + 1, known[2]
+        end(
+            (known for name, known in since.items() if now.get(name, (None,))[0] != known[0]), False
+        )
+        since, last = now, batch.mono_s
+    end(since.values(), True)
     return sorted(found, key=lambda task: (-task.seconds, task.task))
+
+
+def _ran(before: Process, now: Process) -> bool:
+    return (before.user_ms, before.system_ms) != (now.user_ms, now.system_ms)
 
 
 def _logged(
@@ -275,15 +290,18 @@ def _owned(task: str, lock: _Lock) -> Evidence:
 
 def _waiting(window: Window, stuck: Sequence[_Stuck]) -> Finding:
     worst = stuck[0]
+    over = ""
+    if not worst.lasts:
+        over = f"; it ended {duration(window.end_mono - worst.end)} before the end of this window"
     return Finding(
         NAME,
         Verdict.PRESENT,
-        Severity.WARNING if worst.seconds >= STUCK.value else Severity.INFO,
+        Severity.WARNING if round(worst.seconds, 1) >= STUCK.value else Severity.INFO,
         f"{worst.task}{and_more(stuck)} in uninterruptible sleep for {duration(worst.seconds)},"
-        " without using CPU time",
+        f" without using CPU time{over}",
         entities={"task": names(item.task for item in stuck[:_SHOWN])},
         start=window.wall(worst.start),
-        end=window.end,
+        end=window.end if worst.lasts else window.wall(worst.end),
         evidence=(*map(_evidence, stuck[:_SHOWN]), *_pressed(window)),
         missing=kernel_log.lacking(window),
     )
