@@ -98,6 +98,33 @@ def test_a_typo_gets_similar_names(said: str, near: str):
     assert nearest("qqqqqq", NAMES) == ()
 
 
+POD = "/kubepods/burstable/pod0a1b2c3d-1111-2222-3333-444455556666"
+CONTAINER = f"{POD}/{'0f3a' * 16}"
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        ("pod0a1b2c3d-1111-2222-3333-444455556666", POD),
+        ("0a1b2c3d-1111-2222-3333-444455556666", POD),
+        ("0A1B2C3D_1111_2222_3333_444455556666", POD),
+        ("0f3a" * 16, CONTAINER),
+        ("0f3a0f3a0f3a", CONTAINER),
+        ("cgroup 0f3a0f3a0f3a", CONTAINER),
+        ("job-7", "/batch/job-7"),
+    ],
+)
+def test_a_cgroup_is_found_by_its_last_name_or_an_id_in_it(said: str, path: str):
+    names = {"cgroup": (CONTAINER, "/batch/job-7/rank-0", "/other")}
+    assert [(each.kind, each.name) for each in candidates(said, names)] == [("cgroup", path)]
+
+
+def test_a_name_of_several_cgroups_gets_their_paths_however_long():
+    others = (f"{POD}/app", f"{POD.replace('0a1b', 'ffff')}/app")
+    assert candidates("app", {"cgroup": others}) == ()
+    assert set(nearest("app", {"cgroup": others})) == set(others)
+
+
 def test_every_word_settles_a_kind_that_there_is():
     assert set(WORDS.values()) == set(KINDS)
 

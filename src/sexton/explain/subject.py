@@ -57,9 +57,13 @@ _NUMBERED = ("core", "irq")
 _GLUED = re.compile(r"(core|cpu|irq)[ #]*([0-9]{1,7})", re.ASCII | re.IGNORECASE)
 _MOUNTED = re.compile(r"/sys/fs/cgroup(/memory|/unified)?(?=/|$)")
 _TASK = re.compile(r"(?P<comm>.*)\[(?P<pid>[0-9]+)(?:/(?P<tid>[0-9]+))?\]", re.ASCII | re.DOTALL)
+#: A container's id, also shortened, or a pod's.
+_ID = re.compile(r"[0-9a-f]{12,64}|[0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}")
 _SUFFIXES = (".service", ".timer", ".scope", ".slice", ".socket", ".mount", ".path", ".target")
 _MOST_NEAR = 5
 _MOST_LETTERS = 60
+#: Paths of containers are long, and are listed if they contain the text.
+_MOST_IN_PATH = 250
 
 Names = Mapping[str, tuple[str, ...]]
 
@@ -250,13 +254,45 @@ def _of_kind(kind: str, text: str, names: Names, *, by_pid: bool = False) -> Ite
         named = wanted if any(_is_task(wanted, name) for name in alike) else None
     elif kind == "cgroup":
         below = any(name == wanted or name.startswith(wanted.rstrip("/") + "/") for name in known)
-        named = wanted if wanted.startswith("/") and below else None
+        named = wanted if wanted.startswith("/") and below else _by_part(text, known)
     elif kind == "job":
         named = next((name for name in known if wanted.lower() in name.lower()), None)
     else:
         named = wanted if wanted in known else None
     if named is not None:
         yield Subject(kind, named)
+
+
+def _by_part(text: str, paths: Iterable[str]) -> str | None:
+    """The only cgroup with this name, or with this id of a pod or container in its name; `None` if
+    there are several.
+
+    >>> pod = "/kubepods.slice/kubepods-pod0a1b2c3d_1111_2222_3333_444455556666.slice"
+    >>> paths = (pod, f"{pod}/cri-containerd-0f3a77bc0e6d4b1e.scope")
+    >>> paths += ("/a/web", "/b/web", "/a/job-7")
+    >>> [_by_part(text, paths) for text in ("job-7", "web", "7", "job")]
+    ['/a/job-7', None, None, None]
+    >>> _by_part("0a1b2c3d-1111-2222-3333-444455556666", paths) == pod
+    True
+    >>> _by_part("0f3a77bc0e6d", paths) == paths[1]
+    True
+    """
+    if "/" in text or text.isdecimal() or text.endswith(_SUFFIXES):
+        return None
+    is_id = _ID.fullmatch(text.lower().removeprefix("pod")) is not None
+    wanted = text.lower().replace("-", "_") if is_id else text
+    found: dict[str, None] = {}
+    for path in paths:
+        plain = path.lower().replace("-", "_") if is_id else path
+        if wanted not in plain:
+            continue
+        place = ""
+        for part, compared in zip(path.split("/")[1:], plain.split("/")[1:], strict=True):
+            place += f"/{part}"
+            if compared == wanted or (is_id and wanted in compared):
+                found[place] = None
+                break
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def _normal(kind: str, text: str) -> str:
@@ -337,13 +373,15 @@ def nearest(query: str, names: Names) -> tuple[str, ...]:
             shown = f"{kind} {name}" if kind in _NUMBERED else name
             if kind == "task" and (match := _TASK.fullmatch(name)):
                 shown = match["comm"]
-            if len(shown) <= _MOST_LETTERS:
+            if len(shown) <= (_MOST_IN_PATH if kind == "cgroup" else _MOST_LETTERS):
                 pool.setdefault(shown.lower(), shown)
                 if kind == "unit" and (stem := shown.lower().rpartition(".")[0]):
                     pool.setdefault(stem, shown)
     containing = [low for low in pool if text and (text in low or (len(low) > 2 and low in text))]
     # A kernel has too many functions to match typos: they are listed only if they contain the text.
-    some = [low for low, shown in pool.items() if shown not in functions]
+    some = [
+        low for low, shown in pool.items() if len(shown) <= _MOST_LETTERS and shown not in functions
+    ]
     alike = get_close_matches(shorten(text, 2 * _MOST_LETTERS), some, _MOST_NEAR, 0.6)
     chosen = dict.fromkeys([*alike, *sorted(containing, key=len)])
     return tuple(dict.fromkeys(pool[low] for low in chosen))[:_MOST_NEAR]

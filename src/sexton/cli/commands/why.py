@@ -10,11 +10,11 @@ and what was different in the seconds before.
   sexton why core 5 --from DIR --window 02:00..04:00
   sexton why eth0 --from node.tar               an archive of `sexton collect`; - reads stdin
 
-Also a task (kubelet, kubelet[2113], pid 2113), a cgroup (/system.slice/ecs.service), a
-queue (eth0:5), a mount point or disk (/data, sda1), a marked job, a symptom (the ID that
---json gives it), a kernel function where there are stacks. A word before the name settles
-what it is: task kubelet, unit kubelet. On a live node, unknown names fail immediately;
-`task backup` waits for one to start.
+Also a task (kubelet, kubelet[2113], pid 2113), a cgroup (/system.slice/ecs.service, or the
+ID of a pod or container), a queue (eth0:5), a mount point or disk (/data, sda1), a marked
+job, a symptom (the ID that --json gives it), a kernel function where there are stacks. A
+word before the name settles what it is: task kubelet, unit kubelet. On a live node, unknown
+names fail immediately; `task backup` waits for one to start.
 
 With a recording, every signal is compared with quiet seconds of the same recording; with
 fewer than five events nothing is called significant. Changes nothing on the node.
