@@ -36,6 +36,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sexton.detect import cpu_users
+from sexton.detect.cpu_users import User
 from sexton.detect.findings import (
     absent,
     and_more,
@@ -47,7 +49,7 @@ from sexton.detect.findings import (
 )
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.stacks import cgroup_by_pid
-from sexton.detect.stems import split, unit_of
+from sexton.detect.stems import unit_of
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCpu
@@ -60,7 +62,7 @@ from sexton.model.window import Window
 from sexton.series import pressure
 from sexton.series.cores import CoreSeries, all_cores, core_series
 from sexton.series.load import Stretch, Waiting, across, high, highest, lapses, waiting
-from sexton.series.rates import CLOSE_S, Amount, Born, lasts, steps_of
+from sexton.series.rates import CLOSE_S, lasts
 from sexton.series.tasks import Task, key, task_steps, used
 
 NAME = "cpu_pressure"
@@ -87,18 +89,6 @@ _SHOWN = 3
 _READINGS = 3
 #: Of a core; a task that got more than this did not starve.
 _LITTLE = 25.0
-#: A second; cgroups that used less CPU time are not named.
-_LEAST_US = 10_000
-
-
-class _User(NamedTuple):
-    """A user of CPU time, and its `share` of all that was used, in per cent."""
-
-    name: str
-    share: float
-    cgroup: str | None = None
-    unit: str | None = None
-    number: int = 1
 
 
 class _Stood(NamedTuple):
@@ -192,7 +182,7 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
     shares = cores.over(worst.start, worst.end)
     span = (worst.start, min(worst.end, worst.start + CLOSE_S))
     tasks = _tasks(window, span)
-    users = max(_cgroups(window, span), _programs(tasks), key=_accounted)
+    users = max(cpu_users.cgroups(window, span), _programs(tasks), key=_accounted)
     places = cgroup_by_pid(window, worst.end)
     waiters = _waiters(tasks, users, places)
     homes = [places.get(waiter.pid, "/") for waiter in waiters[:_SHOWN]]
@@ -238,7 +228,7 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
 def _unread(window: Window, lapse: Stretch, cores: CoreSeries) -> Finding:
     """Sexton itself got no time to read, while tasks waited for a core."""
     used = across(window, CgroupCpu, "used_us", lapse)
-    users = _users({str(key[0]): amount for key, amount in used.items()})
+    users = cpu_users.users({str(key[0]): amount for key, amount in used.items()})
     words = f"nothing could be read for {duration(lapse.seconds)}, while tasks waited for a core"
     words += f" {lapse.mean:.0f} % of the time"
     if users:
@@ -281,7 +271,7 @@ def _too_short(watched: float, calm: Finding, found: Waiting | None) -> Finding:
     return too_few_readings(NAME, summary, f"a window of {duration(LASTING.value)}")
 
 
-def _summary(worst: Stretch, cores: int, found: Waiting | None, users: Sequence[_User]) -> str:
+def _summary(worst: Stretch, cores: int, found: Waiting | None, users: Sequence[User]) -> str:
     words = f"tasks waited for a core {worst.mean:.0f} % of the time"
     if found is not None:
         number = worst.mean * cores
@@ -296,7 +286,7 @@ def _summary(worst: Stretch, cores: int, found: Waiting | None, users: Sequence[
     return words
 
 
-def _accounted(users: Sequence[_User]) -> float:
+def _accounted(users: Sequence[User]) -> float:
     """Per cent of the CPU time accounted for, at most 50: by it cgroups are preferred to processes,
     unless only some cgroups could be read."""
     return min(sum(user.share for user in users), 50.0) if users else -1.0
@@ -323,7 +313,7 @@ def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
     ]
 
 
-def _programs(tasks: Sequence[_Task]) -> list[_User]:
+def _programs(tasks: Sequence[_Task]) -> list[User]:
     """By name: a program with many workers counts as one."""
     total = sum(task.used_ms for task in tasks)
     by_name: dict[str, list[_Task]] = defaultdict(list)
@@ -334,93 +324,27 @@ def _programs(tasks: Sequence[_Task]) -> list[_User]:
     for comm, mine in by_name.items():
         share = 100 * sum(task.used_ms for task in mine) / total
         name = comm if len(mine) > 1 else mine[0].name
-        made.append(_User(name, share, number=len(mine)))
+        made.append(User(name, share, number=len(mine)))
     return sorted(made, key=lambda part: -part.share)
-
-
-def _cgroups(window: Window, span: tuple[float, float]) -> list[_User]:
-    """Units, and cgroups outside units, by CPU time used; empty if that was not read."""
-    used, covered = _moved(window, span, "used_us")
-    return _users(used, _inside(window, covered, used))
-
-
-def _total(used: Mapping[str, Amount]) -> float:
-    return sum(each.amount for path, each in used.items() if split(path)[0] == "/")
-
-
-def _users(used: Mapping[str, Amount], inside: float = 1.0) -> list[_User]:
-    """`inside` is the part of all CPU time that these cgroups used."""
-    total = _total(used)
-    if not total:
-        return []
-    by_name: dict[str, list[str]] = defaultdict(list)
-    for path in _leaves(used):
-        by_name[unit_of(path) or path].append(path)
-    made = [
-        _User(
-            name,
-            min(100 * sum(used[path].amount for path in paths) / total, 100.0) * inside,
-            paths[0],
-            unit_of(paths[0]),
-        )
-        for name, paths in by_name.items()
-        if sum(used[path].rate for path in paths) >= _LEAST_US
-    ]
-    return sorted(made, key=lambda part: -part.share)
-
-
-def _inside(window: Window, span: tuple[float, float], used: Mapping[str, Amount]) -> float:
-    """The part of the node's CPU time that cgroups below the root used."""
-    cores = core_series(window)
-    if cores is None or not used:
-        return 1.0
-    parts = cores.over(*span).values()
-    busy = sum(shares.busy / 100 * shares.given_s / shares.seconds for shares in parts)
-    known = max(each.seconds for each in used.values())
-    return min(_total(used) / 1e6 / known / busy, 1.0) if busy > 0 else 1.0
-
-
-def _moved(
-    window: Window, span: tuple[float, float], field: str
-) -> tuple[Mapping[str, Amount], tuple[float, float]]:
-    """By cgroup, how far a counter moved around a span, and the start and end of that time.
-
-    A cgroup that is new since the reading before has counted from zero.
-    """
-    cores = core_series(window)
-    born = Born("used_us", 1e6 * len(cores.cores)) if cores is not None else None
-    found = window.keep(
-        "cgroup cpu", lambda: steps_of(window.columns(CgroupCpu, ("used_us", "waited_us")), born)
-    )
-    touching = np.flatnonzero((found.start < span[1]) & (found.end > span[0]))
-    if not len(touching):
-        return {}, (0.0, 0.0)
-    covered = float(found.start[touching[0]]), float(found.end[touching[-1]])
-    return {str(path): each for (path,), each in found.over(field, *covered).items()}, covered
-
-
-def _leaves(paths: Mapping[str, Amount]) -> list[str]:
-    parents = {split(path)[0] for path in paths}
-    return [path for path in paths if path not in parents]
 
 
 def _stalled(window: Window, span: tuple[float, float]) -> list[_Stood]:
     """Cgroups in which tasks waited (v2), the worst first."""
-    waits, _ = _moved(window, span, "waited_us")
+    waits, _ = cpu_users.moved(window, span, "waited_us")
     found = (
         _Stood(path, float(pressure.percent(*waits[path])), waits[path].seconds)
-        for path in _leaves(waits)
+        for path in cpu_users.leaves(waits)
     )
     return sorted((one for one in found if one.share >= READY.value), key=lambda one: -one.share)
 
 
 def _waiters(
-    tasks: Sequence[_Task], users: Sequence[_User], places: Mapping[int, str]
+    tasks: Sequence[_Task], users: Sequence[User], places: Mapping[int, str]
 ) -> list[_Task]:
     """Processes that were ready and hardly ran. Those of a user of most of the time are left out,
     those of other large users come last: they waited for each other."""
 
-    def is_of(user: _User, task: _Task) -> bool:
+    def is_of(user: User, task: _Task) -> bool:
         path = places.get(task.pid, "/")
         return user.name in (task.comm, task.name, path, unit_of(path))
 
@@ -515,7 +439,7 @@ def _busy_evidence(busy: float, when: str) -> Evidence:
     )
 
 
-def _used(user: _User) -> Evidence:
+def _used(user: User) -> Evidence:
     many = f", {user.number} processes" if user.number > 1 else ""
     return Evidence(
         f"CPU time of {user.name}{many}",

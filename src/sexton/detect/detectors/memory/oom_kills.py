@@ -328,7 +328,9 @@ def _earlier(window: Window, total: int, reach: Reach | None, counted: Counted) 
     booted = window.end_mono
     when = "when is in the kernel log only"
     if reach is not None:
-        when = f"the log shows none {reach.words} only"
+        when = f"none {reach.words}, all that the log covers"
+        if reach.seconds is None:
+            when = "none in the log, which has no dates"
     inside = "".join(f", {number:,} of them in {path}" for path, number in where[:1])
     return Finding(
         NAME,
