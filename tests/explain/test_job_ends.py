@@ -102,6 +102,7 @@ DISK = "disk_error_breaks_filesystem"
         ("sda", "sda1", 98.0, None),
         ("sda", "sda1", 731.0, None),
         ("sda", "sdab1", 110.0, None),
+        ("md1", "md12", 110.0, None),
         ("sda", "dm-0", 110.0, None),
     ],
 )

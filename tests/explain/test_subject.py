@@ -119,6 +119,29 @@ def test_a_cgroup_is_found_by_its_last_name_or_an_id_in_it(said: str, path: str)
     assert [(each.kind, each.name) for each in candidates(said, names)] == [("cgroup", path)]
 
 
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("sda", "sda"),
+        ("/dev/sda", "sda"),
+        ("sda1", "sda1"),
+        ("disk nvme0n1", "nvme0n1"),
+        ("md1", ""),
+    ],
+)
+def test_a_disk_is_found_though_only_its_partitions_are_mounted(said: str, name: str):
+    names = {"device": ("sda1", "nvme0n1p2", "md12")}
+    assert [each.name for each in candidates(said, names)] == [name] * bool(name)
+
+
+def test_what_a_disk_logged_concerns_its_partitions_and_the_other_way_round():
+    logged = finding(device=("nvme0", "sdb1"))
+    for name in ("nvme0", "nvme0n1p2", "sdb", "sdb1"):
+        assert concerns(logged, Subject("device", name))
+    for name in ("nvme01", "sdb2", "sdbb"):
+        assert not concerns(logged, Subject("device", name))
+
+
 def test_a_name_of_several_cgroups_gets_their_paths_however_long():
     others = (f"{POD}/app", f"{POD.replace('0a1b', 'ffff')}/app")
     assert candidates("app", {"cgroup": others}) == ()

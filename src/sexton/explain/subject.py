@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
+from sexton.detect.block_devices import is_part
 from sexton.detect.registry import detector_ids
 from sexton.errors import CommandError
 from sexton.model.finding import Finding
@@ -255,6 +256,8 @@ def _of_kind(kind: str, text: str, names: Names, *, by_pid: bool = False) -> Ite
     elif kind == "cgroup":
         below = any(name == wanted or name.startswith(wanted.rstrip("/") + "/") for name in known)
         named = wanted if wanted.startswith("/") and below else _by_part(text, known)
+    elif kind == "device":
+        named = wanted if any(is_part(name, wanted) for name in known) else None
     elif kind == "job":
         named = next((name for name in known if wanted.lower() in name.lower()), None)
     else:
@@ -330,7 +333,8 @@ def _is_task(wanted: str, name: str) -> bool:
 def is_named(subject: Subject, kind: str, name: str) -> bool:
     """Is this entity of a finding the queried one, or a part of it?
 
-    A unit includes its cgroup and those below it, an interface its queues.
+    A unit includes its cgroup and those below it, an interface its queues. A disk includes its
+    partitions, and what happened to the disk concerns each of them.
 
     >>> is_named(Subject("unit", "a.service"), "cgroup", "/system.slice/a.service/x")
     True
@@ -349,6 +353,8 @@ def is_named(subject: Subject, kind: str, name: str) -> bool:
         return subject.name.rpartition("/")[2] == name
     if subject.kind == "nic" and kind == "queue":
         return name.rpartition(":")[0] == subject.name
+    if subject.kind == "device" and kind == "device":
+        return is_part(name, subject.name) or is_part(subject.name, name)
     return kind == subject.kind and name == subject.name
 
 

@@ -11,8 +11,7 @@ are not traced to their disks.
 
 from __future__ import annotations
 
-import re
-
+from sexton.detect.block_devices import is_part
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
@@ -37,7 +36,7 @@ def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
         return None
     broken = effect.entities.get("device", ())
     disks = cause.entities.get("device", ())
-    shared = tuple(name for name in broken if any(_is_part(name, disk) for disk in disks))
+    shared = tuple(name for name in broken if any(is_part(name, disk) for disk in disks))
     end = cause.end or cause.start
     if not shared or not cause.start - _CLOCKS_S <= effect.start <= end + LATE_S:
         return None
@@ -48,12 +47,3 @@ def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
         f"{shared[0]} failed {seconds(waited)} after the first error of its disk",
         shared=shared,
     )
-
-
-def _is_part(name: str, disk: str) -> bool:
-    """Is it the disk itself, its namespace or a partition of it?
-
-    >>> _is_part("sda1", "sda"), _is_part("nvme0n1p2", "nvme0"), _is_part("sdab", "sda")
-    (True, True, False)
-    """
-    return name.startswith(disk) and re.fullmatch(r"(n\d+)?(p?\d+)?", name[len(disk) :]) is not None
