@@ -93,6 +93,9 @@ XIDS = {
 _NVLINK_5 = range(144, 151)
 _NVLINK_NOTED = Meaning("NVLink error, not fatal", _WARN)
 _FATAL = re.compile(r"\bFatal\b")
+#: The driver says what the GPU needs from now on; "None" after a reset that helped.
+_RECOVERY = 154
+_NEEDS = re.compile(r" to 0x[0-9a-f]{1,4} \(([\w ]{1,40})\)")
 
 
 def _ruled_out(window: Window) -> str:
@@ -138,6 +141,11 @@ def _judged(line: Line) -> Judged | None:
         if xid in _NVLINK_5:
             fatal = _FATAL.search(line.text("error") or "") is not None
             meaning = Meaning("fatal NVLink error", _HARD) if fatal else _NVLINK_NOTED
+        needs = _NEEDS.search(line.text("error") or "") if xid == _RECOVERY else None
+        if needs is not None:
+            over = needs[1] == "None"
+            words = "needs no recovery any more" if over else f"needs: {needs[1]}"
+            meaning = Meaning(f"the GPU {words}", _NOTE if over else _WARN)
         return Judged(bus, f"Xid {xid}, {meaning.words}", meaning.severity)
     if sxid is not None:
         fatal = line.text("level") == "Fatal"

@@ -13,11 +13,13 @@ error until something else gives it up, its node looks idle, and the load averag
 each such task. A checkpoint that does not end holds up all other ranks.
 
 **What would make it wrong.** Hung tasks wait for whatever they wait for: a mutex of a driver, a
-frozen cgroup and a stopped FUSE server look alike. The owner of a lock is who holds it when the
-line is written; of a semaphore, who took it last. The kernel reports the first ten
-(`kernel.hung_task_warnings`) and then no more. Cloud disks are given years before a time-out is
-reported (``nvme_core.io_timeout=4294967295`` on EC2), so that the log stays silent. State D is read
-for a process's main thread only. Errors of floppy and optical drives do not count.
+frozen cgroup, a filesystem frozen for a snapshot (``fsfreeze``) and a stopped FUSE server look
+alike. The owner of a lock is who holds it when the line is written; of a semaphore, who took it
+last. The kernel reports the first ten (`kernel.hung_task_warnings`) and then no more, and none if
+`kernel.hung_task_timeout_secs` is 0. Cloud disks are given years before a time-out is reported
+(``nvme_core.io_timeout=4294967295`` on EC2), so that the log stays silent. State D is read for a
+process's main thread only; a wait that began and ended between two readings is not seen. Errors of
+floppy and optical drives do not count.
 
 **Check by hand.** ``ps -eo state,pid,wchan:32,comm | grep ^D``; ``cat /proc/PID/stack``; ``dmesg -T
 | grep -E 'blocked for more|I/O error|timeout'``; ``iostat -x 1``.
