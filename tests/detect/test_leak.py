@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sexton.detect.detectors.cgroups.zombie_memcgs import detect
-from sexton.detect.leak import Leak, leak
+from sexton.detect.leak import Leak, leak, undecided
 from sexton.model.finding import Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent
 from sexton.model.rows.node import Node
@@ -48,13 +48,15 @@ def traced(
     return make_window(batches, empty=[CgroupEvent])
 
 
-def counted(*numbers: int, live: tuple[int, int] = (9, 9), uptime_s: float = 86_400.0) -> Window:
-    """Nothing traced: counts every five seconds."""
+def counted(
+    *numbers: int, live: tuple[int, int] = (9, 9), uptime_s: float = 86_400.0, every_s: float = 5.0
+) -> Window:
+    """Nothing traced: only counts."""
     first, last = live
     step = (last - first) / max(len(numbers) - 1, 1)
     batches: list[tuple[float, list[object]]] = [(0.0, [node(uptime_s)])]
     batches += [
-        (5.0 * n, [census(number, round(first + step * n))]) for n, number in enumerate(numbers)
+        (every_s * n, [census(number, round(first + step * n))]) for n, number in enumerate(numbers)
     ]
     return make_window(batches)
 
@@ -76,8 +78,21 @@ def found(window: Window) -> Leak:
         (every(0.6, 20.0), 20.0, Severity.CRITICAL),  # 6,000 an hour
         (every(0.8, 25.0), 25.0, Severity.CRITICAL),  # a timer
         (every(10.0, 3600.0), 3600.0, Severity.WARNING),  # the slow original: 360 an hour
+        (every(10.0, 60.0), 60.0, Severity.WARNING),
+        # Shorter than it takes to call them zombies, but the count grew by as many.
+        (every(0.78, 10.0), 10.0, Severity.CRITICAL),
+        (every(1 / 45, 5.0), 5.0, Severity.CRITICAL),
+        # A timer that leaves ten at once every five minutes, and has just paused for four.
+        (
+            [(300.0 * k + 0.1 * n, None) for k in range(12) for n in range(1, 11)],
+            3540.0,
+            Severity.WARNING,
+        ),
+        # Some deaths hours ago do not hide the leak of the last ten minutes.
+        ([*((n, None) for n in (5.0, 900.0, 1800.0)), *every(1.0, 36_000.0, 35_400.0)], 36_000.0,
+         Severity.CRITICAL),
     ],
-)
+)  # fmt: skip
 def test_a_traced_leak_is_a_problem_whatever_the_number_of_the_dying(
     deaths: Deaths, until: float, severity: Severity
 ):
@@ -95,6 +110,60 @@ def test_the_pace_is_of_the_stretch_in_which_it_leaked():
     made = found(traced(every(1.0, 600.0, start=500.0), 600.0))
     assert made.per_hour == pytest.approx(3600, rel=0.05)
     assert made.arrives_s == pytest.approx(900, rel=0.05)
+
+
+def test_where_many_are_dying_already_the_pace_counts_and_not_their_number():
+    slow, fast = every(300.0, 3600.0), every(3.0, 3600.0)
+    assert found(traced(slow, 3600.0, dying=1500)).severity is None
+    finding = detect(traced(fast, 3600.0, dying=1500))
+    assert finding.severity is Severity.CRITICAL
+    assert "leaking, another 1,000 in" in finding.summary
+    assert any("will reach another 1,000 dying in" in each.value for each in finding.evidence)
+
+
+def test_the_hour_it_gets_there_has_its_date_if_that_is_another_day():
+    finding = detect(traced(every(80.0, 3600.0), 3600.0))
+    pace = next(each for each in finding.evidence if each.what == "leak rate")
+    assert " at 2023-11-15 " in pace.value
+
+
+def test_a_fifth_that_stays_is_a_leak_if_the_count_grows_as_well():
+    churn: Deaths = [(0.1 * n, None if n % 5 == 0 else 0.1 * n + 0.2) for n in range(1, 250)]
+    window = traced(churn, 25.0)
+    assert found(window).severity is Severity.CRITICAL
+    flat = [
+        (batch.mono_s, [census(4)])
+        for batch in window.batches(CgroupCensus) or ()
+    ]  # fmt: skip
+    events = [(batch.mono_s, list(batch.rows)) for batch in window.batches(CgroupEvent) or ()]
+    assert leak(make_window(sorted([*flat, *events], key=lambda pair: pair[0]))) is None
+
+
+@pytest.mark.parametrize("trace", [True, False])
+def test_a_watch_too_short_to_tell_is_unknown_and_not_healthy(trace: bool):
+    deaths = every(1 / 45, 2.0)
+    window = traced(deaths, 2.0) if trace else counted(0, 20, 45, 70, 90, every_s=0.5)
+    if trace:
+        window = make_window([
+            *((batch.mono_s, list(batch.rows)) for batch in window.batches(CgroupEvent) or ()),
+            (0.0, [census(0)]), (2.0, [census(88)]),
+        ])  # fmt: skip
+    finding = detect(window)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "too short to tell whether they stay" in finding.summary
+    assert "--seconds 15" in finding.missing[0].grant
+
+
+@pytest.mark.parametrize(
+    "deaths",
+    [
+        [(0.02 * n, 0.02 * n + 0.3) for n in range(1, 100)],  # churn: released at once
+        [(1.9 + 0.001 * n, None) for n in range(40)],  # forty that end together
+        [(0.5 * n, None) for n in range(1, 4)],  # too few
+    ],
+)
+def test_a_short_watch_of_a_healthy_node_is_healthy(deaths: Deaths):
+    assert undecided(traced(deaths, 2.0)) is None
 
 
 def test_one_that_takes_more_than_a_day_is_a_line_and_no_problem():
@@ -145,6 +214,11 @@ def test_units_that_leave_one_each_at_boot_are_no_leak():
         (counted(80, 60, 40, 20, 0), False),
         (counted(0, 80), False),
         (counted(0, 1, 2, 3, 4), False),
+        (counted(0, 3, 6, 9, 12, every_s=2.5), True),  # ten seconds
+        (counted(0, 60, 120, every_s=5.0), False),  # nothing shows that it went on
+        (counted(*[40, 44, 38, 45, 39, 44] * 9), False),  # up and down
+        (counted(*[40] * 400, *range(40, 190)), True),  # it began ten minutes ago
+        (counted(*range(40, 190), *[190] * 60), False),  # it ended five minutes ago
     ],
 )
 def test_without_a_trace_growth_must_hold(window: Window, leaks: bool):

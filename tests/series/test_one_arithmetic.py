@@ -186,7 +186,6 @@ RATES = {
     "detect/detectors/cpu/saturated_core.py": {
         "100 * run.shares.given_s / run.shares.seconds": "a share of two times that series made"
     },
-    "detect/leak.py": {"self.number / self.seconds": "levels and moments of a trend"},
     "detect/ledger.py": {"uptime_s / period_s": "how often a period passed"},
     "explorer/files/page.py": dict.fromkeys(
         ("edge / tile_s", "edge / column_s(strip.level)"), "numbers of tiles and columns"

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: New objects between two garbage collections.
 _GC_THRESHOLD = 50_000
+#: Whether the number of dying cgroups grows throughout a watch needs so many counts and one more.
+_COUNTS = 4
 #: `--around` covers this much on either side.
 AROUND_S = 300.0
 #: Not compiled: most commands have these options, and few runs use one.
@@ -160,11 +162,13 @@ def confine_to(path: str, live: bool = False, times: int = 1) -> None:
 def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
     """Sample this node, or the one at `--root`; `verb` is the command, for its hints."""
     import gc
+    from dataclasses import replace
 
     # Rows hold no cycles: looking for some costs more than most sources.
     gc.set_threshold(_GC_THRESHOLD)
     from sexton.cli.progress import countdown
     from sexton.host.host import open_host
+    from sexton.model.rows.cgroup import CgroupCensus
     from sexton.record.sampler import Sampler
     from sexton.sources.registry import disabled, enabled_sources
 
@@ -179,6 +183,12 @@ def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
             else source
             for source in chosen
         )
+    chosen = tuple(
+        replace(source, period_s=min(source.period_s, span / _COUNTS))
+        if CgroupCensus in source.rows
+        else source
+        for source in chosen
+    )
     with Sampler(open_host(args.root), chosen) as sampler, countdown(span) as tick:
         window = sampler.run(span, tick)
     return window, cost_of(window, _touched(window))

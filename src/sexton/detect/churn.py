@@ -27,10 +27,10 @@ _FEWEST_GAPS = 4
 
 @dataclass(slots=True)
 class Family:
-    """Cgroups of similar names that died below one directory; `kept_s` are the times of death of
-    those that were not released.
+    """Cgroups of similar names that died below one directory. `open_s` are the times of death of
+    those that were not released yet, `kept_s` of those that were not within the grace.
 
-    `released` and `kept` stay 0 if nothing was traced.
+    `released`, `kept_s` and `open_s` stay empty if nothing was traced.
     """
 
     path: str
@@ -38,6 +38,7 @@ class Family:
     deaths: int = 0
     released: int = 0
     kept_s: list[float] = field(default_factory=list)
+    open_s: list[float] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
 
     @property
@@ -116,6 +117,8 @@ def _from_events(window: Window, traced: Deaths) -> Churn:
             of_path[death.path] = family
         family.deaths += 1
         family.released += death.released_s is not None
+        if death.released_s is None:
+            family.open_s.append(death.died_s)
         if id(death) in kept:
             family.kept_s.append(death.died_s)
         family.times_s.append(death.died_s)

@@ -24,7 +24,7 @@ GRACE = Threshold(
     "grace", 5, "s after the rmdir", "a release waits for RCU and a worker, which takes under 1 s"
 )
 #: So much of what was traced must be in the count: both are read a moment apart.
-_CONFIRMED = 0.9
+CONFIRMED = 0.9
 
 
 class Death(NamedTuple):
@@ -80,7 +80,7 @@ class Deaths:
         """Whether no release was missed: no event is missing, or the count grew by about as many
         as were left, however many events the trace buffer dropped."""
         number = len(self.unreleased) + self.missed
-        grew = moved is not None and number > 0 and moved.by >= _CONFIRMED * number
+        grew = moved is not None and number > 0 and moved.by >= CONFIRMED * number
         return self.whole or grew
 
     def doubtful(self, moved: Growth | None) -> int:

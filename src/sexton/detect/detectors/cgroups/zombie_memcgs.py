@@ -5,8 +5,9 @@ against the live ones; how many died in the window without being released (trace
 between two counts, and the average since boot, each labelled; their owners, and how many have
 no known owner; and two limits: the 16-bit memcg ID limit where it applies, and the count at which
 one walk takes 5 s of a core. A leak that goes on is judged by its rate as well, however few there
-are now: one that reaches 1,000 within a day is a warning, within an hour it is critical. It must be
-proven: traced deaths of one kind that are not released, or growth in every part of the window.
+are now: one that reaches 1,000 (or another 1,000) within a day is a warning, within an hour it is
+critical. It must be proven: deaths of one kind that are not released, or growth throughout the
+watch. A watch of a few seconds in which removed cgroups were not released is *unknown*.
 These are not zombie processes: no `ps` shows them and no signal reaches them.
 
 **Why it hurts.** Each costs up to some hundred KB, and whatever walks all memory cgroups (old
@@ -44,14 +45,25 @@ from sexton.detect.growth import (
     limits,
     rate,
 )
-from sexton.detect.leak import AT_ONCE, SETTLED, SOON, TOO_MANY, Leak, leak
+from sexton.detect.leak import (
+    AT_ONCE,
+    KEPT,
+    SETTLED,
+    SHORTEST,
+    SOON,
+    TOO_MANY,
+    Leak,
+    Undecided,
+    leak,
+    undecided,
+)
 from sexton.detect.owners import LEDGER, LISTED, TRACED, TRACED_BEFORE, UPPER_BOUND, Owner, owners
 from sexton.detect.registry import Advice, Stage, Threshold, Treatment, detector
 from sexton.model.chain import Strength
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
-from sexton.model.text import clock, count, printable, seconds, size
+from sexton.model.text import clock, count, day, printable, seconds, size
 from sexton.model.window import Window
 
 NAME = "zombie_memcgs"
@@ -84,11 +96,12 @@ SHARE = Threshold("share", 5, "% of the dead", "an owner of so few did not cause
 HOST_VIEW = (
     "sudo sexton diagnose  # on the node; in a pod with hostPID: nsenter -t 1 -C -m sexton diagnose"
 )
+LONGER = "sudo sexton diagnose --seconds 15"
 #: The whole tree is visible, but the kernel does not say how many are dead.
 DEATHS_ONLY = "sudo sexton zombies --watch counts removals from now on; counting again may help"
 _MOST = 8
 _COUNT = (NORMAL, MANY, RATIO, PLENTY, GRAVE, GRAVE_RATIO, SHARE)
-_RATE = (GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, SETTLED)
+_RATE = (GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, KEPT, SETTLED, SHORTEST)
 
 
 def _free(_finding: Finding, window: Window) -> list[Step]:
@@ -146,7 +159,7 @@ def detect(window: Window) -> Finding:
     evidence = [_counted(census), *_rates(window, census, moved, traced)]
     evidence += _leaking(window, going_on)
     if severity is None:
-        return _few(census, evidence, moved)
+        return _few(census, evidence, moved, undecided(window))
     every = owners(window)
     found = _chosen(every, census.dying)
     named = [owner.dying or 0 for owner in every if owner.names is not None]
@@ -218,20 +231,29 @@ def _where(census: CgroupCensus) -> str:
     return "" if census.scope == "node" else " in this subtree"
 
 
-def _few(census: CgroupCensus, evidence: list[Evidence], moved: Growth | None) -> Finding:
+def _few(
+    census: CgroupCensus, evidence: list[Evidence], moved: Growth | None, open_: Undecided | None
+) -> Finding:
     number = f"{census.dying:,} dying / {_live(census)} memory cgroups{_where(census)}"
     if moved is not None and moved.by >= ENOUGH.value:
         number += f", {moved.by:+,} in {seconds(moved.seconds)}"
-    if census.scope == "node":
+    missing = []
+    if open_ is not None:
+        number += f"; {open_.text}"
+        missing.append(Missing("whether they stay: an ordinary release takes a second", LONGER))
+    if census.scope != "node":
+        # A clean subtree says nothing about the rest of the node.
+        number += "; the node's count cannot be seen from here"
+        missing.append(Missing(census.reason or "the node's count", HOST_VIEW))
+    if not missing:
         return absent(NAME, number, evidence)
-    # A clean subtree says nothing about the rest of the node.
     return Finding(
         NAME,
         Verdict.UNKNOWN,
         Severity.INFO,
-        f"{number}; the node's count cannot be seen from here",
+        number,
         evidence=tuple(evidence),
-        missing=(Missing(census.reason or "the node's count", HOST_VIEW),),
+        missing=tuple(missing),
     )
 
 
@@ -257,10 +279,11 @@ def _leaking(window: Window, going_on: Leak | None) -> list[Evidence]:
         return []
     value = f"{going_on.number:,} in {seconds(going_on.seconds)}, {going_on.per_hour:,.0f} an hour"
     value += f" from {going_on.shown}" if going_on.shown else ""
-    if going_on.arrives_s > 0:
-        when = clock(window.end + going_on.arrives_s)
-        value += f"; will reach {TOO_MANY.value:,.0f} dying in {seconds(going_on.arrives_s)},"
-        value += f" at {when} UTC"
+    more = "another " if going_on.passed else ""
+    value += f"; will reach {more}{TOO_MANY.value:,.0f} dying in {seconds(going_on.arrives_s)},"
+    when = window.end + going_on.arrives_s
+    value += f" at {day(when)} " if day(when) != day(window.end) else " at "
+    value += f"{clock(when)} UTC"
     return [
         Evidence(
             "leak rate",
@@ -276,11 +299,12 @@ def _leaking(window: Window, going_on: Leak | None) -> list[Evidence]:
 
 
 def _arrival(going_on: Leak | None) -> str:
-    if going_on is None or going_on.severity is None or not going_on.arrives_s:
+    if going_on is None or going_on.severity is None:
         return ""
+    more = "another " if going_on.passed else ""
     soon = going_on.arrives_s < 60
     when = "within a minute" if soon else f"in {seconds(going_on.arrives_s)} at this rate"
-    return f"; leaking, {TOO_MANY.value:,.0f} {when}"
+    return f"; leaking, {more}{TOO_MANY.value:,.0f} {when}"
 
 
 def _rates(
