@@ -205,11 +205,27 @@ def test_zombies_held_by_tmpfs_without_swap_get_no_step_but_the_files_that_may_h
         assert "is tmpfs and there is no swap: reclaim cannot free them" in refusal.reason
         step = next(item for item in plan.steps if item.remedy == "delete_tmpfs_files")
         assert not step.automatic
-        about = f"# {large}: 3.0 MiB, owner root (uid 0), written"
+        about = f"# {large}: 3.0 MiB, owner root (uid 0), last written"
         assert any(command.startswith(about) for command in step.commands), step.commands
         assert f"rm -r -- {large}" in step.commands
         assert f"rm -r -- {large}" in plan_text(plan, 100)
         assert f"# rm -r -- {large}" in plan_shell(plan)
+
+
+@pytest.mark.root
+def test_many_small_tmpfs_files_are_listed_together_even_where_only_bytes_name_the_parent():
+    if len(Path("/proc/swaps").read_text().splitlines()) > 1:
+        pytest.skip("this machine has swap: reclaim could write their pages there")
+    with zombies(300, "tmpfs") as maker:  # a page each: none of them is large
+        rows = [CgroupResidual(maker.path, 300 << 12, "upper bound")]
+        seen = make_window([(0.0, rows)])
+        plan = make_plan(diagnosis(ZOMBIES), seen, PlanContext(open_host()))
+        assert (plan.automatic, plan.refusals) == ((), ())
+        step = next(item for item in plan.steps if item.remedy == "delete_tmpfs_files")
+        assert f"still charged to dying cgroups under {maker.path} is tmpfs" in step.risk_why
+        about = f"# {maker.pins}: 1.2 MiB in 300 files of less than 1.0 MiB, owner root (uid 0)"
+        assert any(command.startswith(about) for command in step.commands), step.commands
+        assert f"find {maker.pins} -xdev -type f -size -1024k -delete" in step.commands
 
 
 @pytest.mark.root

@@ -67,11 +67,16 @@ def test_the_systems_own_files_are_listed_without_a_command_that_deletes_them(tm
         TmpfsEntry("/run/log/journal", 9 << 20, 4, 0, 1.0),
         TmpfsEntry("/dev/shm/a b; rm -rf ~", 8 << 20, 1, 77_777, 1.0),
         TmpfsEntry("System V segment 7 (no process uses it)", 7 << 20, 1, 0, 1.0, 7),
+        TmpfsEntry("/run", 6 << 20, 900, 0, 1.0, small=True),
+        TmpfsEntry("/dev/shm", 5 << 20, 900, None, 1.0, small=True),
     )
     made = delete_tmpfs_files.propose("1-tmpfs", TmpfsUse(entries, False), "12 MiB is tmpfs")
     assert "rm -r -- '/dev/shm/a b; rm -rf ~'" in made.commands
     assert "ipcrm -m 7" in made.commands
-    assert not any(command.startswith("rm") and "/run" in command for command in made.commands)
+    deleting = [command for command in made.commands if command.startswith(("rm", "find"))]
+    assert not any("/run" in command for command in deleting)
+    assert "find /dev/shm -xdev -type f -size -1024k -delete" in deleting
+    assert any("900 files of less than 1.0 MiB, several owners" in line for line in made.commands)
     assert any("owner uid 77777" in command for command in made.commands)
     assert "too many to look at all of them" in made.risk_why
 

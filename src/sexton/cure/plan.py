@@ -16,7 +16,7 @@ from typing import Any
 from sexton.cure import measures
 from sexton.cure.preconditions import Probes
 from sexton.cure.protected import Rule, why_protected
-from sexton.cure.reclaim.collateral import Collateral, read_collateral, refusals
+from sexton.cure.reclaim.collateral import Collateral, Held, read_collateral, refusals
 from sexton.cure.reclaim.cost import estimate_cost
 from sexton.cure.reclaim.free import reclaim_file
 from sexton.cure.remedies import (
@@ -299,16 +299,14 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
             continue
         below = _allowed_collateral(draft, owner.path)
         if below is not None and below.held is not None and below.only_tmpfs:
-            shmem, total = size(below.held.shmem_bytes), size(below.held.total_bytes)
-            on_tmpfs.append(
-                f"{shmem} of {total} still charged to dying cgroups under {owner.path} is tmpfs"
-            )
+            on_tmpfs.append(_tmpfs_share(owner.path, below.held))
             reason = f"{on_tmpfs[-1]} and there is no swap: reclaim cannot free them"
             draft.refusals.append(Refusal(owner.path, reason))
         elif below is not None:
             accepted = draft.context.options.accept_collateral
             why = reclaim_zombies.Reason(accepted, source, after, draft.context.options.thorough)
             chosen_parents.append((below, why))
+    on_tmpfs += _guessed_tmpfs(draft, found, chosen)
     # The parent with the least collateral first: that may be enough.
     for below, why in sorted(chosen_parents, key=lambda parent: parent[0].total_bytes):
         identity = draft.next_id("free")
@@ -317,6 +315,30 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
         found_files = delete_tmpfs_files.find_tmpfs_use(draft.context.host)
         identity = draft.next_id("tmpfs")
         draft.steps.append(delete_tmpfs_files.propose(identity, found_files, "; ".join(on_tmpfs)))
+
+
+def _tmpfs_share(path: str, held: Held) -> str:
+    shmem, total = size(held.shmem_bytes), size(held.total_bytes)
+    return f"{shmem} of {total} still charged to dying cgroups under {path} is tmpfs"
+
+
+def _guessed_tmpfs(draft: _Draft, found: Iterable[Owner], chosen: Iterable[Owner]) -> list[str]:
+    """Parents known by leftover bytes only: too little to reclaim there, enough to list files."""
+    known = {owner.path for owner in chosen}
+    guessed = [
+        owner
+        for owner in found
+        if (owner.bytes or 0) >= delete_tmpfs_files.LEAST_BYTES and owner.path not in known
+    ]
+    said = []
+    for owner in sorted(guessed, key=lambda owner: -(owner.bytes or 0))[:MOST_PARENTS]:
+        try:
+            below = read_collateral(draft.context.host, owner.path, draft.context.rules)
+        except (CommandError, SourceError):
+            continue  # removed since, or unreadable: nothing to say about it
+        if below.held is not None and below.only_tmpfs:
+            said.append(_tmpfs_share(owner.path, below.held))
+    return said
 
 
 def _allowed_collateral(draft: _Draft, path: str) -> Collateral | None:

@@ -2,8 +2,9 @@
 
 A dying cgroup with pages of a tmpfs file (shmem) stays until the file is deleted or its pages are
 swapped out. Without swap, reclaim cannot help. The kernel does not show which file is charged to
-which cgroup, so these are the largest files on the node's tmpfs mounts, and System V segments.
-Mounts inside a container's mount namespace are not visible from here.
+which cgroup, so these are the largest files and directories on the node's tmpfs mounts, the small
+ones of each mount together, and System V segments. Mounts inside a container's mount namespace are
+not visible from here.
 """
 
 from __future__ import annotations
@@ -30,26 +31,30 @@ undo = nothing_to_undo
 #: Limits of the walk, so that it does not load the node; tmpfs is memory, so a walk is quick.
 MOST_ENTRIES, MOST_S = 200_000, 3.0
 SHOWN = 8
-#: Smaller files do not explain the memory charged to zombies.
+#: Smaller entries of a mount are listed together: one page each holds a thousand zombies.
 LEAST_BYTES = 1 << 20
 _SYSTEM = ("/run", "/sys", "/proc", "/dev")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class TmpfsEntry(NamedTuple):
-    """A file or directory at the top of a tmpfs with everything below it, or a System V segment."""
+    """A file or directory at the top of a tmpfs with everything below it, the small ones of a mount
+    (`small`), or a System V segment. `uid` is `None` if they have several owners."""
 
     path: str
     bytes: int
     files: int
-    uid: int
+    uid: int | None
     written_unix: float
     segment: int | None = None
+    small: bool = False
 
     def line(self, now: float) -> str:
         many = f" in {count(self.files, 'file')}" if self.files > 1 else ""
+        many += f" of less than {size(LEAST_BYTES)}" if self.small else ""
         age = duration(max(now - self.written_unix, 0))
-        return f"{self.path}: {size(self.bytes)}{many}, owner {_user(self.uid)}, written {age} ago"
+        whose = "several owners" if self.uid is None else f"owner {_user(self.uid)}"
+        return f"{self.path}: {size(self.bytes)}{many}, {whose}, last written {age} ago"
 
 
 class TmpfsUse(NamedTuple):
@@ -103,14 +108,19 @@ def _commands(entries: Sequence[TmpfsEntry]) -> Iterator[str]:
         if entry.segment is not None:
             yield f"ipcs -m -i {entry.segment}   # nattch 0: no process uses it"
             yield f"ipcrm -m {entry.segment}"
-        elif entry.path.startswith("/dev/shm/") or not _is_system(entry.path):
+        elif _is_system(entry.path):
+            yield f"ls -la {quote(entry.path)}   # the system's own: its service deletes it"
+        elif entry.small:
+            yield f"ls -lat {quote(entry.path)}; fuser -vm {quote(entry.path)}   # in use: leave it"
+            yield f"find {quote(entry.path)} -xdev -type f -size -{LEAST_BYTES >> 10}k -delete"
+        else:
             yield f"fuser -v {quote(entry.path)}   # in use: leave it"
             yield f"rm -r -- {quote(entry.path)}"
-        else:
-            yield f"ls -la {quote(entry.path)}   # the system's own: its service deletes it"
 
 
 def _is_system(path: str) -> bool:
+    if path == "/dev/shm" or path.startswith("/dev/shm/"):
+        return False
     return any(path == top or path.startswith(f"{top}/") for top in _SYSTEM)
 
 
@@ -152,12 +162,27 @@ class _Walk:
             names = sorted(os.listdir(point))
         except OSError:
             return
+        small: list[TmpfsEntry] = []
         for name in names:
             path = f"{point.rstrip('/')}/{name}"
             total = [0, 0, 0.0]
             uid = self._add(path, device, total)
             if uid is not None and total[1]:
-                yield TmpfsEntry(path, int(total[0]), int(total[1]), uid, total[2])
+                entry = TmpfsEntry(path, int(total[0]), int(total[1]), uid, total[2])
+                if entry.bytes >= LEAST_BYTES:
+                    yield entry
+                else:
+                    small.append(entry)
+        if small:
+            owners = {entry.uid for entry in small}
+            yield TmpfsEntry(
+                point,
+                sum(entry.bytes for entry in small),
+                sum(entry.files for entry in small),
+                owners.pop() if len(owners) == 1 else None,
+                max(entry.written_unix for entry in small),
+                small=True,
+            )
 
     def _add(self, top: str, device: int, total: list[float]) -> int | None:
         """Add bytes, files and the last write time to `total`; returns the owner."""
