@@ -88,6 +88,8 @@ def found(window: Window) -> Leak:
             3540.0,
             Severity.WARNING,
         ),
+        # Twenty a second, then four.
+        ([*every(0.05, 30.0), *every(0.25, 60.0, 30.0)], 60.0, Severity.CRITICAL),
         # Some deaths hours ago do not hide the leak of the last ten minutes.
         ([*((n, None) for n in (5.0, 900.0, 1800.0)), *every(1.0, 36_000.0, 35_400.0)], 36_000.0,
          Severity.CRITICAL),
@@ -180,6 +182,7 @@ def test_one_that_takes_more_than_a_day_is_a_line_and_no_problem():
         [(1.0 + 0.001 * n, None) for n in range(300)],  # a burst, then nothing
         [(0.5 + 0.1 * n, None) for n in range(60)],  # it has stopped
         [(5.0 * n, None) for n in range(1, 4)],  # too few
+        [(1.0, None), *((23.0 + 0.2 * n, None) for n in range(9))],  # two pods that end together
     ],
 )
 def test_what_is_no_leak(deaths: Deaths):

@@ -51,9 +51,10 @@ TRACED = "tracefs cgroup_rmdir, cgroup_release"
 COUNTED = "the number of dying memory cgroups"
 #: Older counts say nothing about a leak that goes on now.
 _BACK_S = 3600.0
-#: No shorter stretch is cut out of a longer one: two pods that end together are no leak. Counts do
-#: not show what ended, so they must have grown for longer.
-_LEAST_TRACED_S, _LEAST_COUNTED_S = 60.0, 600.0
+#: A stretch may be a quarter of the time since the first death, and need not be longer than this.
+#: Counts do not show what ended, so they must have grown for longer.
+_LONG_TRACED_S, _LONG_COUNTED_S = 60.0, 600.0
+_SHARE = 4
 #: A stretch is cut into so many parts; a leak has at least half of an equal share in each.
 _PARTS = 3
 #: A leak is over after so many times its longest pause, and at least so many seconds.
@@ -176,7 +177,7 @@ def _by_releases(
     end_s = traced.end_s - GRACE.value  # one that died later may still be released
     found = []
     for family in seen.families:
-        stretch = _stretch(family.kept_s, end_s, _LEAST_TRACED_S)
+        stretch = _stretch(family.kept_s, end_s, _LONG_TRACED_S)
         if stretch is not None:
             grew = _grew(counted, stretch.start_s)
             known = (
@@ -186,7 +187,7 @@ def _by_releases(
     if not found:
         return None
     times = [time for family, _ in found for time in family.kept_s]
-    whole = _stretch(times, end_s, _LEAST_TRACED_S) or found[0][1]
+    whole = _stretch(times, end_s, _LONG_TRACED_S) or found[0][1]
     number = whole.number - traced.doubtful(moved)
     grew = _grew(counted, whole.start_s)
     if (
@@ -218,7 +219,7 @@ def _by_counts(window: Window, counted: Sequence[Count]) -> Leak | None:
     if _is_starting(window):
         return None
     recent = [count for count in counted if count.mono_s >= counted[-1].mono_s - _BACK_S]
-    stretch = _stretch(_lasting(recent), counted[-1].mono_s, _LEAST_COUNTED_S)
+    stretch = _stretch(_lasting(recent), counted[-1].mono_s, _LONG_COUNTED_S)
     if stretch is None or stretch.seconds < max(SHORTEST.value, _long_enough(recent)):
         return None
     within = [count for count in recent if count.mono_s >= stretch.start_s]
@@ -231,9 +232,8 @@ def _by_counts(window: Window, counted: Sequence[Count]) -> Leak | None:
 
 
 def _long_enough(counted: Sequence[Count]) -> float:
-    """Most of the time that was counted: the number goes up and down by some."""
-    watched_s = counted[-1].mono_s - counted[0].mono_s
-    return min((_PARTS - 1) * watched_s / _PARTS, _LEAST_COUNTED_S)
+    """Half of the time that was counted: the number goes up and down by some."""
+    return min((counted[-1].mono_s - counted[0].mono_s) / 2, _LONG_COUNTED_S)
 
 
 def _going_on(seen: Churn, traced: Deaths) -> tuple[Family, _Stretch] | None:
@@ -242,7 +242,7 @@ def _going_on(seen: Churn, traced: Deaths) -> tuple[Family, _Stretch] | None:
         (family, stretch)
         for family in seen.families
         if _mostly_kept(family, family.open_s)
-        and (stretch := _stretch(family.open_s, traced.end_s, _LEAST_TRACED_S)) is not None
+        and (stretch := _stretch(family.open_s, traced.end_s, _LONG_TRACED_S)) is not None
     ]
     return max(found, key=lambda pair: pair[1].certain, default=None)
 
@@ -280,32 +280,34 @@ def _lasting(counted: Sequence[Count]) -> list[float]:
     return came
 
 
-def _stretch(times_s: Iterable[float], end_s: float, least_s: float) -> _Stretch | None:
+def _stretch(times_s: Iterable[float], end_s: float, long_s: float) -> _Stretch | None:
     """The stretch up to `end_s` in which they died at the highest certain rate; `None` if they did
     not die throughout any."""
     times = np.sort(np.array([time for time in times_s if time <= end_s]))
     found = [
-        _Stretch(len(part), float(part[0]), end_s)
-        for part in _endings(times, end_s, least_s)
-        if _holds(part, end_s)
+        _Stretch(len(part), start_s, end_s)
+        for start_s, part in _endings(times, end_s, long_s)
+        if _holds(part, start_s, end_s)
     ]
     return max(found, key=lambda stretch: stretch.certain, default=None)
 
 
-def _endings(times: F64, end_s: float, least_s: float) -> Iterator[F64]:
-    """All of them, then those of the last half of the time, of the last quarter, and so on."""
+def _endings(times: F64, end_s: float, long_s: float) -> Iterator[tuple[float, F64]]:
+    """All of them, then those of the last half of the time, of the last quarter, and so on; but not
+    of a few seconds, in which two pods that end together look like a leak."""
     start_s = float(times[0]) if len(times) else end_s
+    least_s = max(min((end_s - start_s) / _SHARE, long_s), SHORTEST.value)
     while len(times) >= ENOUGH.value and start_s < end_s:
-        yield times
+        yield start_s, times
         if end_s - start_s < 2 * least_s:
             return
         start_s = (start_s + end_s) / 2
         times = times[times >= start_s]
 
 
-def _holds(times: F64, end_s: float) -> bool:
+def _holds(times: F64, start_s: float, end_s: float) -> bool:
     """Whether they died in every part, and until now as far as their pauses tell."""
-    parts, _ = np.histogram(times, _PARTS, (times[0], end_s))
+    parts, _ = np.histogram(times, _PARTS, (start_s, end_s))
     if min(parts) < max(len(times) // (2 * _PARTS), 1):
         return False
     silence_s = end_s - float(times[-1])
