@@ -12,6 +12,7 @@ from sexton.cure import apply as applying
 from sexton.cure import rollback
 from sexton.cure.apply import DONE, FAILED, REFUSED, SKIPPED, WOULD, FixContext, Refused, apply
 from sexton.cure.journal import COMPLETE, ROLLED_BACK, STOPPED, State, audit_log, read_run
+from sexton.cure.reclaim.count import NODE
 from sexton.cure.writer import DryWriter
 from sexton.errors import CommandError
 from sexton.model.plan import Condition, Criterion
@@ -44,6 +45,7 @@ class Acts:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.fails: dict[str, Exception] = {}
+        self.outcome: dict[str, object] = {}
         self.after = lambda step: None
 
     def prepare(self, step, context):
@@ -55,7 +57,7 @@ class Acts:
         if step.id in self.fails:
             raise self.fails[step.id]
         self.after(step)
-        return {"said": f"did {step.id}"}
+        return {"said": f"did {step.id}", **self.outcome}
 
     def undo(self, before, context):
         self.calls.append(f"undo {before['kept']}")
@@ -207,6 +209,35 @@ def test_freeing_that_freed_nothing_stops_nothing_but_is_not_proven(scene):
     assert text.startswith("DONE, NOT PROVEN")
     assert "no effect: 1-x: zombies: node-1." in text
     assert applied_json(scene.plan, applied)["exit"] == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "holds", "reading"),
+    [
+        ({"freed": 1_400, "dying_after": 132}, True, "1,532 before, 132 after"),
+        ({"freed": 1, "dying_after": 1_531}, False, "1,532 before, 1,531 after"),  # noise
+        (
+            {"freed": 40, "dying_after": 1_492, "scope": NODE, "parent": "/a",
+             "held_before_bytes": 12 << 20, "held_after_bytes": 12 << 20},
+            False,
+            "1,532 before, 1,492 after, but none under /a",
+        ),
+        (
+            {"freed": 40, "dying_after": 1_492, "scope": NODE, "parent": "/a",
+             "held_before_bytes": 12 << 20, "held_after_bytes": 1 << 20},
+            True,
+            "1,532 before, 1,492 after",
+        ),
+        ({"freed": None, "dying_after": 3}, None, ""),
+    ],
+)  # fmt: skip
+def test_freeing_is_proven_by_more_than_what_comes_and_goes(scene, outcome, holds, reading):
+    scene.acts.RECLAIMS, scene.acts.outcome = True, outcome
+    promised = Criterion("zombies", "counted before and after", "<", 1_532, "")
+    steps = (step(id="1-x", preconditions=(), proof=(promised,)),)
+    applied = apply(replace(scene.plan, steps=steps), scene.fix, 60)
+    assert applied.steps[0].proofs == (("zombies", holds, reading),)
+    assert applied.exit == {True: 0, False: 1, None: 3}[holds]
 
 
 def test_a_proof_that_cannot_be_read_is_not_a_proof(scene):

@@ -27,8 +27,10 @@ from sexton.cure.journal import (
     unfinished_runs,
 )
 from sexton.cure.lock import hold_lock
+from sexton.cure.measures import are_fewer
 from sexton.cure.preconditions import Probes, satisfies, why_unmet
 from sexton.cure.protected import Rule
+from sexton.cure.reclaim.count import NODE
 from sexton.cure.remedy import StepContext, detail_lines, remedy
 from sexton.cure.watchdog import Watchdog
 from sexton.cure.writer import Writer
@@ -296,17 +298,28 @@ def _proof(
     """The criterion, whether it holds (`None`: could not be read), and the reading.
 
     Steps that free zombies count before and after, which is a better proof than the plan's number.
+    Where only the whole node can be counted, their memory must have become less as well: others may
+    have died or been freed meanwhile.
     """
     if not criterion.probe:
         freed, left = outcome.get("freed"), outcome.get("dying_after")
         if freed is None or left is None:
             return criterion.what, None, ""
-        return criterion.what, freed > 0, f"{freed + left:,} before, {left:,} after"
+        before, reading = freed + left, f"{freed + left:,} before, {left:,} after"
+        if are_fewer(before, freed) and _only_others_fewer(outcome):
+            return criterion.what, False, f"{reading}, but none under {outcome.get('parent')}"
+        return criterion.what, are_fewer(before, freed), reading
     try:
         found = probes.read(criterion.probe)
     except SourceError as error:
         return criterion.what, None, printable(str(error))
     return criterion.what, satisfies(criterion.test, found, str(criterion.value)), found
+
+
+def _only_others_fewer(outcome: Mapping[str, Any]) -> bool:
+    """Whether the memory charged to zombies under the parent is known and did not become less."""
+    held, still = outcome.get("held_before_bytes"), outcome.get("held_after_bytes")
+    return outcome.get("scope") == NODE and bool(held) and still is not None and still >= held
 
 
 def _why_stop(done: StepDone, watch: Watchdog) -> str:

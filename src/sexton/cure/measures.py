@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sexton.detect.detectors.cpu.quota_throttling import stopped
-from sexton.detect.growth import growth, latest_count
+from sexton.detect.growth import ENOUGH, growth, latest_count
 from sexton.detect.resets import in_window as resets_in
 from sexton.model.rows.cgroup import CgroupThrottle
 from sexton.model.window import Window
@@ -53,6 +53,15 @@ def measure(
         if unit in counted_restarts:
             found[RESTARTS.format(unit)] = float(counted_restarts[unit].recent)
     return found
+
+
+def are_fewer(before: float, gone: float) -> bool:
+    """Whether zombies were freed: on v1 only the whole node is counted, and a few come and go.
+
+    >>> are_fewer(1532, 1), are_fewer(1532, 40), are_fewer(3, 2)
+    (False, True, True)
+    """
+    return before > 0 and gone >= min(ENOUGH.value, before / 2)
 
 
 def why_uncounted(window: Window) -> str:

@@ -135,8 +135,7 @@ def _fewer(before: Any, now: float | None) -> CriterionResult:
     earlier = _number(before, "{:,.0f}")
     if before is None or now is None:
         return CriterionResult(what, earlier, _number(now, "{:,.0f}"), Met.UNKNOWN, source)
-    gone = rise(now, float(before))
-    met = _met(gone >= min(ENOUGH.value, float(before) / 2))
+    met = _met(measures.are_fewer(float(before), rise(now, float(before))))
     note = "" if met is Met.YES else "the plan was to free them"
     return CriterionResult(what, earlier, f"{now:,.0f}", met, source, note)
 
