@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -141,20 +143,31 @@ def test_the_default_housekeeping_is_fine(tmp_path: Path) -> None:
     assert list(check_flags(flags_of(host))) == []
 
 
-@pytest.fixture
-def kubelet(tmp_path: Path) -> Iterator[tuple[int, Path]]:
-    """A process of that name, with a relative path on its command line."""
-    program = tmp_path / "kubelet"
+@contextmanager
+def started(place: Path, *flags: str, below: tuple[str, ...] = ()) -> Iterator[int]:
+    """A process named kubelet with these flags and this working directory, started by `below`."""
+    program = place / "kubelet"
     program.write_text("#!/bin/sh\necho up\nread line\n")
     program.chmod(0o755)
-    command = [str(program), "--config=conf/kubelet.yaml", "--v=2"]
     with subprocess.Popen(
-        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [*below, str(program), *flags], cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
-        yield process.pid, tmp_path
+        yield process.pid
         process.kill()
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """A kubelet with a relative path on its command line."""
+    with started(tmp_path, "--config=conf/kubelet.yaml", "--v=2") as pid:
+        yield pid, tmp_path
+
+
+def flags_by(pid: int) -> list[Flag]:
+    by = f"command line of kubelet[{pid}]"
+    return [flag for flag in flags_of(open_host("/")) if flag.read_from == by]
 
 
 def test_a_relative_path_begins_where_the_process_is(kubelet: tuple[int, Path]) -> None:
@@ -190,10 +203,77 @@ def test_where_the_working_directory_cannot_be_read_the_file_is_unread() -> None
     assert "working directory cannot be read" in file.unread
 
 
+def test_where_the_working_directory_is_gone_the_file_is_unread(tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    away.mkdir()
+    with started(away, "--config=k.yaml") as pid:
+        shutil.rmtree(away)
+        (file,) = inspect(open_host("/"), flags_by(pid))
+    assert (file.path, file.absent) == ("k.yaml", False)
+    assert "is gone" in file.unread
+
+
+def test_a_directory_may_be_named_as_if_it_was_removed(tmp_path: Path) -> None:
+    place = tmp_path / "k (deleted)"
+    place.mkdir()
+    (place / "k.yaml").write_text(HEAD + KEPT)
+    with started(place, "--config=k.yaml") as pid:
+        (file,) = inspect(open_host("/"), flags_by(pid))
+    assert (file.path, file.unread) == (f"{place}/k.yaml", "")
+
+
+def test_a_path_on_a_command_line_may_contain_spaces(tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b/k.yaml").write_text(HEAD + KEPT)
+    for flags in (("--config", "a b/k.yaml"), (f"-config={tmp_path}/a b/k.yaml",)):
+        with started(tmp_path, *flags) as pid:
+            (file,) = inspect(open_host("/"), flags_by(pid))
+        assert (file.path, file.unread) == (f"{tmp_path}/a b/k.yaml", "")
+
+
+def test_a_running_kubelet_whose_file_is_missing_gets_no_advice_for_images(tmp_path: Path) -> None:
+    with started(tmp_path, "--config=k.yaml") as pid:
+        (file,) = inspect(open_host("/"), flags_by(pid))
+    assert (file.absent, file.unread) == (True, "not found")
+
+
 def test_a_kubelet_with_a_root_of_its_own_has_its_own_paths(tmp_path: Path) -> None:
-    host = tree(tmp_path, {"/jail/etc/k.yaml": HEAD + KEPT, "/etc/k.yaml": "a: ["})
-    (file,) = inspect(host, [Flag("config", "/etc/k.yaml", "kubelet[7]", "/jail", "/jail")])
-    assert (file.path, file.problems) == ("/jail/etc/k.yaml", ())
+    """An absolute link in it starts at that root."""
+    jail = tmp_path / "jail"
+    tree(jail, {"/etc/real.yaml": HEAD + KEPT, "/etc/conf.d/1.conf": HEAD + KEPT})
+    (jail / "etc/k.yaml").symlink_to("/etc/real.yaml")
+    (jail / "etc/more").symlink_to("/etc/conf.d")
+    flags = [
+        Flag("config", "/etc/k.yaml", "kubelet[7]", f"{jail}", f"{jail}"),
+        Flag("config", "etc/real.yaml", "kubelet[7]", f"{jail}", f"{jail}"),
+        Flag("config-dir", "/etc/more", "kubelet[7]", f"{jail}", f"{jail}"),
+    ]
+    files = inspect(open_host("/"), flags)
+    assert [(file.path.removeprefix(str(jail)), file.unread) for file in files] == [
+        ("/etc/k.yaml", ""),
+        ("/etc/real.yaml", ""),
+        ("/etc/more/1.conf", ""),
+    ]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("value", ["k.yaml", "{place}/k.yaml"])
+def test_a_kubelet_with_mounts_of_its_own_is_read_below_its_root(
+    tmp_path: Path, value: str
+) -> None:
+    place = tmp_path / "conf"
+    place.mkdir()
+    (place / "k.yaml").write_text("a: [")  # ours, which that kubelet does not see
+    mounting = 'mount -t tmpfs none "$0" && cp -r "$1"/. "$0" && cd "$0" && shift && exec "$@"'
+    theirs = tmp_path / "theirs"
+    tree(theirs, {"/k.yaml": HEAD + "cgroupVersion: v2\n"})
+    below = ("unshare", "--mount", "sh", "-c", mounting, str(place), str(theirs))
+    with started(tmp_path, f"--config={value.format(place=place)}", below=below) as pid:
+        (file,) = inspect(open_host("/"), flags_by(pid))
+    assert file.path == f"/proc/{pid}/root{place}/k.yaml"
+    assert [problem.field for problem in file.problems if problem.level == "error"] == [
+        "cgroupVersion"
+    ]
 
 
 def test_a_relative_path_in_a_unit_begins_at_its_working_directory(tmp_path: Path) -> None:

@@ -2,20 +2,23 @@
 
 ``--config`` and ``--config-dir`` in kubelet's unit, its drop-ins and their environment files, or on
 a live node the running process's command line, say which files kubelet reads. A relative path
-starts at the process's working directory, or at the unit's ``WorkingDirectory=``. The usual paths
-are tried only if none of these names a file.
+starts at the process's working directory, or at the unit's ``WorkingDirectory=``. A process with a
+root or mounts of its own has its own paths: its files are read below its root. The usual paths are
+tried only if none of these names a file.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
-from sexton.host.reader import Files, exists, read_regular, text
+from sexton.host.reader import Files, RootedFiles, exists, read_regular, text
 from sexton.prevent.kubelet.checks import (
     ERROR,
     NOTE,
@@ -58,7 +61,10 @@ _ENVIRONMENTS = (
 )
 _FLAG = re.compile(r"(?<!\S)--?([A-Za-z][A-Za-z0-9-]*)(?:=(\S+)|[ \t]+(?=[^-\s])(\S+))?")
 _DIRECTORY = re.compile(r"(?m)^WorkingDirectory=-?(/\S*)")
-_LOST = "a relative path, and kubelet's working directory cannot be read"
+_FLAG_NAME = re.compile(r"--?([A-Za-z][A-Za-z0-9-]*)")
+_LOST = "a relative path, and kubelet's working directory cannot be read or is gone"
+#: What the kernel appends to the path of a removed directory.
+_REMOVED = " (deleted)"
 _MOST_FLAGS = 500
 _MOST_DROP_INS = 50
 _MOST_PROCESSES = 50_000
@@ -89,7 +95,7 @@ def inspect(host: Host, flags: list[Flag] | None = None) -> tuple[KubeletFile, .
     known = flags_of(host) if flags is None else flags
     lost = {flag.value: flag for flag in known if _is_lost(flag)}
     return (
-        *(_inspect(host, path, by) for path, by in config_paths(known, host.files)),
+        *(_inspect(host, place) for place in config_paths(known, host.files)),
         *(KubeletFile(value, _named_by(flag), unread=_LOST) for value, flag in lost.items()),
         *(KubeletFile(path, "kubelet's flags", unread=why) for path, why in _unread(host.files)),
     )
@@ -106,11 +112,13 @@ def _unread(files: Files) -> Iterator[tuple[str, str]]:
             yield path, error.detail or "cannot be read"
 
 
-def _inspect(host: Host, path: str, named_by: str) -> KubeletFile:
+def _inspect(host: Host, place: ConfigPath) -> KubeletFile:
+    path, named_by, root = place
     try:
-        content = read_regular(host.files, path, MOST_BYTES).decode("utf-8")
+        with _below(host.files, root) as files:
+            content = read_regular(files, path.removeprefix(root), MOST_BYTES).decode("utf-8")
     except SourceAbsent:
-        why = "not found (created at first boot?)"
+        why = "not found" if host.live else "not found (created at first boot?)"
         return KubeletFile(path, named_by, unread=why, absent=True)
     except SourceError as error:
         return KubeletFile(path, named_by, unread=error.detail or "cannot be read")
@@ -118,6 +126,19 @@ def _inspect(host: Host, path: str, named_by: str) -> KubeletFile:
         wrong = Problem(ERROR, "", "not UTF-8: kubelet refuses to start")
         return KubeletFile(path, named_by, problems=(wrong,))
     return judge(content, path, named_by)
+
+
+@contextmanager
+def _below(files: Files, root: str) -> Iterator[Files]:
+    """The files of a process with this root ("": ours): an absolute link there starts at it."""
+    if not root:
+        yield files
+        return
+    rooted = RootedFiles(root)
+    try:
+        yield rooted
+    finally:
+        rooted.close()
 
 
 def judge(text: str, path: str, named_by: str = "given") -> KubeletFile:
@@ -172,19 +193,35 @@ def parse_flags(content: str) -> list[tuple[str, str]]:
     return [(name, first or second) for name, first, second in _FLAG.findall(plain)]
 
 
-def config_paths(flags: list[Flag], files: Files) -> list[tuple[str, str]]:
-    """Paths of configuration files and what names them; drop-ins after the main file."""
-    found: dict[str, str] = {}
+class ConfigPath(NamedTuple):
+    """A configuration file, what names it, and the root it is below ("": ours)."""
+
+    path: str
+    named_by: str
+    root: str = ""
+
+
+def config_paths(flags: list[Flag], files: Files) -> list[ConfigPath]:
+    """Configuration files of kubelet; drop-ins after the main file."""
+    found: dict[str, ConfigPath] = {}
     for flag in flags:
         if flag.name == "config" and _is_path(flag) and flag.path is not None:
-            found.setdefault(flag.path, _named_by(flag))
+            found.setdefault(flag.path, ConfigPath(flag.path, _named_by(flag), flag.root))
     for flag in flags:
         if flag.name == "config-dir" and _is_path(flag) and flag.path is not None:
-            for path in _conf_files(files, flag.path):
-                found.setdefault(path, _named_by(flag))
+            for path in _drop_ins(files, flag.path, flag.root):
+                found.setdefault(path, ConfigPath(path, _named_by(flag), flag.root))
     if not found and not any(map(_is_lost, flags)):
-        found = {path: "a usual path" for path in USUAL if _may_exist(files, path)}
-    return list(found.items())
+        return [ConfigPath(path, "a usual path") for path in USUAL if _may_exist(files, path)]
+    return list(found.values())
+
+
+def _drop_ins(files: Files, directory: str, root: str) -> list[str]:
+    try:
+        with _below(files, root) as inside:
+            return [root + path for path in _conf_files(inside, directory.removeprefix(root))]
+    except SourceAbsent:  # the process exited
+        return []
 
 
 def _is_path(flag: Flag) -> bool:
@@ -261,23 +298,53 @@ def _running_flags(host: Host) -> Iterator[Flag]:
             continue
         directory, root = _place(host.files, pid)
         words = line.decode("utf-8", "surrogateescape").split("\0")[1:]
-        for name, value in parse_flags(" ".join(words)):
+        for name, value in _flags_in(words):
             yield Flag(name, value, f"command line of kubelet[{pid}]", directory, root)
+
+
+def _flags_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Flags of a command line, whose words may contain spaces.
+
+    >>> list(_flags_in(["--config", "/a b.yaml", "-v=2", "--windows-service"]))
+    [('config', '/a b.yaml'), ('v', '2'), ('windows-service', '')]
+    """
+    for word, after in zip(words, [*words[1:], "-"], strict=True):
+        flag, equals, value = word.partition("=")
+        if (named := _FLAG_NAME.fullmatch(flag)) is not None:
+            yield named[1], value if equals or after.startswith("-") else after
 
 
 def _place(files: Files, pid: str) -> tuple[str | None, str]:
     """Where relative and absolute paths of a process start, as paths of this host.
 
-    With a separate mount namespace (a container) that is below ``/proc/PID/root``.
+    With other mounts than ours (a container) that is below ``/proc/PID/root``; the kernel gives its
+    working directory as a path of those mounts.
     """
-    directory, root, *spaces = (
+    directory, root, mounts, ours = (
         _link(files, f"/proc/{one}")
-        for one in (f"{pid}/cwd", f"{pid}/root", f"{pid}/ns/mnt", "1/ns/mnt")
+        for one in (f"{pid}/cwd", f"{pid}/root", f"{pid}/ns/mnt", "self/ns/mnt")
     )
-    if None not in spaces and spaces[0] != spaces[1]:
-        own = f"/proc/{pid}/root"
-        return None if directory is None else own + directory, own
-    return directory, (root or "").rstrip("/")
+    root = (root or "").rstrip("/")
+    if directory is not None and f"{directory}/".startswith(f"{root}/"):
+        inside = directory.removeprefix(root)
+    else:
+        inside = None
+    if mounts is not None and mounts != ours:
+        root = f"/proc/{pid}/root"
+    if inside is None or _is_removed(files, inside, root):
+        return None, root
+    return root + inside, root
+
+
+def _is_removed(files: Files, directory: str, root: str) -> bool:
+    """Whether a working directory is gone; " (deleted)" may also be a part of its name."""
+    if not directory.endswith(_REMOVED):
+        return False
+    try:
+        with _below(files, root) as inside:
+            return not exists(inside, directory)
+    except SourceError:
+        return True
 
 
 def _link(files: Files, path: str) -> str | None:

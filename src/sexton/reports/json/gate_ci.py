@@ -213,7 +213,7 @@ def _case(result: Result) -> Element:
     missing = "; ".join(need.what for need in result.missing)
     if result.closes and result.outcome is Outcome.UNKNOWN:
         node = SubElement(case, "error", {"type": "unknown", "message": f"unknown: {missing}"})
-        node.text = "\n".join(f"{need.what}\n    {need.grant}" for need in result.missing)
+        node.text = "\n".join(f"{need.what}\n    {need.grant}".rstrip() for need in result.missing)
     elif result.closes:
         errors = [violation for violation in result.active if violation.level == "error"]
         first = errors[0].message if errors else result.summary

@@ -95,4 +95,6 @@ def _notes(files: tuple[KubeletFile, ...]) -> tuple[str, ...]:
 
 
 def _grant(file: KubeletFile) -> str:
+    if file.absent:
+        return ""
     return "pip install 'sexton[gate]'" if "PyYAML" in file.unread else "sudo sexton gate"
