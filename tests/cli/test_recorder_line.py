@@ -25,8 +25,11 @@ def test_it_is_said_at_once_and_once(terminal: bool, monkeypatch, capsys):
         assert tick is not None
         tick(status((4.0, "detail", "a note for the recording")))
         tick(status(shed))
-        tick(status(shed, (6.0, "restored", "perf.decode resumed")))
+        restored = (6.0, "restored", "perf.decode resumed")
+        tick(status(shed, restored))
+        tick(status(shed, restored, (1.0, "over", "CPU time over its limit")))  # the clock jumped
     said = capsys.readouterr().err
     assert said.count("stack decoding paused") == 1
     assert said.count("perf.decode resumed") == 1
+    assert said.count("CPU time over") == 1
     assert "a note for the recording" not in said

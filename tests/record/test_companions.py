@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton.errors import SourceAbsent, StoreError
+from sexton.host.host import open_host
 from sexton.model.row import Row
 from sexton.model.rows.memory import VmCounter
 from sexton.model.rows.recorder import RecorderNote
 from sexton.model.rows.trace import RingState
+from sexton.record import companions
 from sexton.record.companions import Companion, Place, Ring, Stacks, chosen
 from sexton.sources.tracefs import ring
 from sexton.store.layout import is_locked
@@ -60,6 +62,83 @@ def test_an_alarm_dumps_the_last_seconds_event_by_event(
     assert status["companions"]["tracefs.ring"]["mode"] == "on"
     assert any("event ring captured" in note.detail for note in every(place, RecorderNote))
     assert every(place, RingState)
+
+
+def pin(name: str) -> Pin:
+    return Pin(name, "mark", "", "", "boot", 0.0, 1e9, 0.0)
+
+
+def beaten(made: Ring, until: Callable[[], object]) -> list[RecorderNote]:
+    """The notes of its beats until something is so."""
+    notes: list[RecorderNote] = []
+
+    def beat() -> object:
+        rows = made.beat(time.monotonic(), False)
+        notes.extend(row for row in rows if isinstance(row, RecorderNote))
+        return until()
+
+    wait_until(beat)
+    return notes
+
+
+@pytest.fixture
+def armed(tmp_path: Path) -> Iterator[Ring]:
+    (tmp_path / "rings").mkdir()
+    made = Ring(Place(open_host("/"), tmp_path, "node", "boot", 1 << 30))
+    yield made
+    made.close()
+
+
+@pytest.mark.root
+def test_every_alarm_has_a_ring_also_those_beside_another(
+    armed: Ring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ring, "MOST_PERCENT", 100.0)
+    monkeypatch.setattr(companions, "_DUMP_AGAIN_S", 2.0)
+    rings = tmp_path / "rings"
+    armed.alarmed(pin("first"))
+    for name in ("second", "third"):  # while the first is written
+        armed.alarmed(pin(name))
+    notes = beaten(armed, lambda: (rings / "third.parquet").exists() and armed._dumping is None)
+    assert sorted(path.stem for path in rings.iterdir()) == ["first", "second", "third"]
+    assert (rings / "second.parquet").samefile(rings / "third.parquet")
+    assert not (rings / "first.parquet").samefile(rings / "second.parquet")
+    assert [note.kind for note in notes] == ["detail", "detail"]
+    assert "second.parquet, third.parquet" in notes[1].detail
+
+
+@pytest.mark.root
+def test_an_alarm_that_goes_on_keeps_the_ring_of_its_beginning(
+    armed: Ring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(companions, "_DUMP_AGAIN_S", 0.0)
+    kept = tmp_path / "rings" / "first.parquet"
+    armed.alarmed(pin("first"))
+    beaten(armed, lambda: kept.exists() and armed._dumping is None)
+    written = kept.stat().st_ino
+    armed.alarmed(pin("first"))
+    assert armed._dumping is None
+    assert not armed._waiting
+    assert kept.stat().st_ino == written
+
+
+@pytest.mark.root
+def test_a_ring_that_costs_too_much_says_so_once_and_when_it_has_recovered(
+    armed: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ring, "MOST_PERCENT", -1.0)  # so that it is reduced, then paused
+    armed._ring._grace_s = 0.0
+    notes = beaten(armed, lambda: armed.status()["mode"] == "paused")
+    assert [note.kind for note in notes] == ["shed"]
+    assert "event ring reduced: " in notes[0].detail
+    armed.alarmed(pin("missed"))
+    (missed,) = beaten(armed, lambda: not armed._waiting)
+    assert (missed.kind, missed.detail[:31]) == ("lost", "event ring not captured (paused")
+    monkeypatch.setattr(ring, "MOST_PERCENT", 100.0)
+    monkeypatch.setattr(companions, "_SETTLED_S", 1.0)
+    armed.wake()
+    (back,) = beaten(armed, lambda: not armed._reduced)
+    assert (back.kind, back.detail) == ("restored", "event ring complete again")
 
 
 @pytest.mark.root

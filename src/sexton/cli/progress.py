@@ -66,7 +66,7 @@ def steps(doing: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 #: Kinds of notes that are printed.
-_PRINTED = frozenset(("shed", "restored"))
+_PRINTED = frozenset(("shed", "restored", "over", "lost", "disk"))
 
 
 @contextmanager
@@ -76,15 +76,17 @@ def recorder_line(directory: str) -> Iterator[Callable[[dict[str, Any]], None] |
     from sexton.model.text import seconds as duration
 
     place = printable(directory)
-    alarms, printed_s = 0, 0.0
+    alarms = 0
+    known: list[dict[str, Any]] = []
 
     def print_new(status: dict[str, Any], before: str) -> None:
-        """Sources that were paused or resumed since the last call."""
-        nonlocal printed_s
+        """What was paused, resumed or lost since the last call; not by the notes' times, which
+        step back with the clock."""
+        nonlocal known
         for note in status["notes"]:
-            if note["wall_s"] > printed_s and note["kind"] in _PRINTED:
+            if note["kind"] in _PRINTED and note not in known:
                 _show(f"{before}{note['detail']}\n")
-            printed_s = max(printed_s, note["wall_s"])
+        known = status["notes"]
 
     if not has_cursor(sys.stderr):
         print(f"sexton: recording into {place}", file=sys.stderr)

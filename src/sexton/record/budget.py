@@ -4,9 +4,14 @@ The share of one core over the last minute includes everything: our threads, the
 time the kernel spends on our behalf in probes. Over the limit, what can be done later is paused
 first (decoding, shipping), then the most expensive source: it is read four times less often and, if
 that was not enough, not at all; then stacks, and last what explains a starved NIC (the wait probe,
-the event ring). Cores and the kernel log are never paused. After two minutes below half of the
-limit, the last one paused is resumed; if it has to be paused again, it stays paused twice as long
-each time. Every step is recorded, shown in the status and on the terminal.
+the event ring). Cores and the kernel log are never paused. Where nothing is left to pause, the
+excess is reported.
+
+What was paused resumes after two minutes in which there was room for it: below half of the limit,
+or with what it had cost below all of it. What has to be paused again stays paused twice as long
+each time, at most half an hour; after that long below the limit everything is tried again, so that
+nothing stays paused because of what it cost on a worse day. Every step is recorded, shown in the
+status and on the terminal.
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ _REPORT_AGAIN_S = 600.0
 _ORDER = {"perf.decode": 0, "ship": 0, "perf.stacks": 2, "bpf.softirq_wait": 3, "tracefs.ring": 3}
 #: Companions cannot be slowed.
 _WHOLE = frozenset(("perf.decode", "ship", "perf.stacks", "tracefs.ring"))
-#: A source below this share of the cost is not worth pausing.
+#: A source below this share of the limit is not worth pausing while another is above it.
 _WORTH = 0.1
 _SLOWER = 4.0
 #: How many times the limit is allowed during an alarm: it reads more often on purpose, and the
@@ -81,6 +86,14 @@ class Verdict(NamedTuple):
     why: str
 
 
+class _Paused(NamedTuple):
+    """A source that is slowed ("slow") or paused ("rest"), and what it cost: per cent of a core."""
+
+    action: str
+    source: str
+    percent: float
+
+
 class Budget:
     """Checks the cost every few seconds; one change at a time, then a minute to see its effect."""
 
@@ -88,10 +101,12 @@ class Budget:
         self.percent = default_percent() if percent is None else percent
         self.memory_bytes = memory_bytes
         self._history: deque[tuple[float, Spent, dict[str, float]]] = deque()
-        self._given_up: list[tuple[str, str]] = []
+        self._paused: list[_Paused] = []
         self._changed_s = -OVER_S
+        #: Since when the share has been below half of the limit, and below all of it.
         self._calm_since: float | None = None
-        self._noted_s = -_REPORT_AGAIN_S
+        self._below_since: float | None = None
+        self._reported_s: dict[str, float] = {}
         self._times_given_up: Counter[str] = Counter()
 
     @property
@@ -106,7 +121,7 @@ class Budget:
     @property
     def given_up(self) -> tuple[tuple[str, str], ...]:
         """Sources that are slowed ("slow") or paused ("rest") now."""
-        return tuple(self._given_up)
+        return tuple((paused.action, paused.source) for paused in self._paused)
 
     def judge(
         self, now: float, spent: Spent, costs: Mapping[str, float], times: float = 1.0
@@ -124,19 +139,35 @@ class Budget:
             return None
         limit = self.percent * times
         if share > limit:
+            self._calm_since = self._below_since = None
+            return self._give_up(now, costs, share, limit)
+        if share > self.percent:
+            self._below_since = None
+        elif self._below_since is None:
+            self._below_since = now
+        if share > self.percent / 2:
             self._calm_since = None
-            return self._give_up(now, costs, f"{share:.1f} % of a core, limit {limit:.1f} %")
-        if share > self.percent / 2 or not self._given_up:
-            self._calm_since = None
-            return None
-        self._calm_since = self._calm_since or now
-        _, source = self._given_up[-1]
-        wait_s = min(_CALM_S * 2 ** (self._times_given_up[source] - 1), _MOST_CALM_S)
-        if now - self._calm_since < wait_s:
-            return None
-        self._changed_s = self._calm_since = now
-        self._given_up.pop()
-        return Verdict("restore", source, f"{share:.1f} % of a core for {wait_s / 60:.0f} min")
+        elif self._calm_since is None:
+            self._calm_since = now
+        return self._resume(now, share)
+
+    def _resume(self, now: float, share: float) -> Verdict | None:
+        """The last one paused for which there has been room for long enough."""
+        for paused in reversed(self._paused):
+            wait_s = min(_CALM_S * 2 ** (self._times_given_up[paused.source] - 1), _MOST_CALM_S)
+            fits = share + paused.percent <= self.percent
+            for since, least_s in (
+                (self._below_since if fits else self._calm_since, wait_s),
+                (self._below_since, _MOST_CALM_S),
+            ):
+                if since is not None and now - since >= least_s:
+                    self._changed_s = now
+                    self._below_since = now
+                    self._calm_since = None if self._calm_since is None else now
+                    self._paused.remove(paused)
+                    why = f"{_percent(share)} of a core for {least_s / 60:.0f} min"
+                    return Verdict("restore", paused.source, why)
+        return None
 
     def judge_memory(self, now: float, rss: int, heavy: Mapping[str, int]) -> Verdict | None:
         """What to do about memory: reading less frees none, but the child of a companion (`heavy`,
@@ -144,40 +175,62 @@ class Budget:
         if rss <= self.memory_bytes or now - self._changed_s < OVER_S:
             return None
         why = f"{rss >> 20} MB of memory, limit {self.memory_bytes >> 20} MB"
-        resting = {name for _, name in self._given_up}
+        resting = {paused.source for paused in self._paused}
         awake = {name: size for name, size in heavy.items() if size and name not in resting}
         heaviest = max(awake, key=lambda name: awake[name], default=None)
         if heaviest is not None:
-            self._given_up.append(("rest", heaviest))
+            self._paused.append(_Paused("rest", heaviest, 0.0))
             self._times_given_up[heaviest] += 1
             self._changed_s = now
             return Verdict("rest", heaviest, why)
-        if now - self._noted_s < _REPORT_AGAIN_S:
-            return None
-        self._noted_s = now
-        return Verdict("report", "memory", why)
+        return self._report(now, "memory", why)
 
-    def _give_up(self, now: float, costs: Mapping[str, float], why: str) -> Verdict | None:
-        before = self._history[0][2]
-        resting = {name for action, name in self._given_up if action == "rest"}
-        can_go = {
+    def _give_up(
+        self, now: float, costs: Mapping[str, float], share: float, limit: float
+    ) -> Verdict | None:
+        start, _, before = self._history[0]
+        resting = {paused.source for paused in self._paused if paused.action == "rest"}
+        spent = moved(before, costs, born=True)
+        # Decoding is counted over the minutes it decoded: what it owes is no reason to pause more.
+        owed_s = sum(cost for name, cost in spent.items() if name in resting)
+        if share - 100 * owed_s / (now - start) <= limit:
+            return None
+        why = f"{_percent(share)} of a core, limit {_percent(limit)}"
+        spent = {
             name: cost
-            for name, cost in costs.items()
+            for name, cost in spent.items()
             if name not in ESSENTIAL and name not in resting
         }
-        spent = moved(before, can_go, born=True)
-        least = _WORTH * sum(spent.values())
-        worth = [name for name, cost in spent.items() if cost > 0 and cost >= least]
+        least_s = _WORTH * limit / 100 * (now - start)
+        worth = [name for name, cost in spent.items() if cost >= least_s]
+        if not worth and sum(spent.values()) >= least_s:  # many small ones
+            worth = [name for name, cost in spent.items() if cost > 0]
         chosen = min(worth, key=lambda name: (_ORDER.get(name, 1), -spent[name]), default=None)
         if chosen is None:
-            return None
-        slowed = ("slow", chosen) in self._given_up
-        action = "rest" if slowed or chosen in _WHOLE else "slow"
-        self._given_up = [pair for pair in self._given_up if pair[1] != chosen]
-        self._given_up.append((action, chosen))
-        self._times_given_up[chosen] += not slowed
+            return self._report(now, "CPU time", f"{why}; nothing is left to pause")
+        slowed = next((paused for paused in self._paused if paused.source == chosen), None)
+        action = "rest" if slowed is not None or chosen in _WHOLE else "slow"
+        percent = 100 * spent[chosen] / (now - start)
+        if slowed is None:
+            self._times_given_up[chosen] += 1
+        else:
+            self._paused.remove(slowed)
+            percent = max(percent, slowed.percent)
+        self._paused.append(_Paused(action, chosen, percent))
         self._changed_s = now
         return Verdict(action, chosen, why)
+
+    def _report(self, now: float, what: str, why: str) -> Verdict | None:
+        """An excess that pausing cannot end: now, and every ten minutes while it lasts."""
+        if now - self._reported_s.get(what, -_REPORT_AGAIN_S) < _REPORT_AGAIN_S:
+            return None
+        self._reported_s[what] = now
+        return Verdict("report", what, why)
+
+
+def _percent(value: float) -> str:
+    """With two decimals below 1 %: small limits differ little from what exceeds them."""
+    return f"{value:.1f} %" if value >= 1 else f"{value:.2f} %"
 
 
 def slower(period_s: float) -> float:

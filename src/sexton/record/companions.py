@@ -14,6 +14,7 @@ import contextlib
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
@@ -25,7 +26,7 @@ from sexton.model.rows.recorder import RecorderNote
 from sexton.model.rows.trace import RingState
 from sexton.model.text import printable
 from sexton.record.decoding import Decoding
-from sexton.record.ring_dump import Dumping
+from sexton.record.ring_dump import DumpEnd, Dumping
 from sexton.record.sampler import Answer, Worker
 from sexton.record.ship import Shipper
 from sexton.record.stacks import RollingStacks, Rotation, snapshot_kallsyms
@@ -40,8 +41,12 @@ _MOST_S = 2.0
 _NOTE_S = 10.0
 _CORES_A_SECOND = 16
 _POLL_S = 5.0
-#: One dump for alarms that come close together: the ring holds ten seconds.
-_DUMP_AGAIN_S = 30.0
+#: What a dump goes back at least. How long after one the next may begin: alarms until then wait for
+#: it, and it goes back to the end of the last one.
+_DUMP_S = 10.0
+_DUMP_AGAIN_S = 20.0
+#: A ring that was whole again for less than this has not recovered.
+_SETTLED_S = 60.0
 _MOST_PINNED = 50
 
 
@@ -256,33 +261,41 @@ class Stacks:
 
 
 class Ring:
-    """The last seconds event by event, dumped when an alarm is raised."""
+    """The last seconds event by event, dumped when an alarm is raised.
+
+    Alarms that come while a dump is written or soon after it share the next one. One that goes on
+    keeps its first: that holds the beginning.
+    """
 
     name = "tracefs.ring"
     outlasts = False
     may_hang = True
 
     def __init__(self, place: Place) -> None:
-        self._place = place
+        self._folder = place.directory / "rings"
         self._ring = EventRing(place.host)
         self._state: RingState = self._ring.arm()
         self._tended_s = self._noted_s = 0.0
         self._tend_s = max(1.0, (os.cpu_count() or 1) / _CORES_A_SECOND)
         self._dumping: Dumping | None = None
-        self._dumped_s = -_DUMP_AGAIN_S
+        self._released_s = -_DUMP_AGAIN_S
         self._dumps = 0
         self._paused = False
-        self._notes: list[str] = []
+        self._known: deque[str] = deque(maxlen=_MOST_PINNED)
+        #: Pins that wait for a dump, and those of the current one.
+        self._waiting: list[str] = []
+        self._served: list[str] = []
+        #: Whether a note said that the ring is reduced or paused, and since when it is whole.
+        self._reduced = False
+        self._whole_since: float | None = None
+        self._notes: list[RecorderNote] = []
 
     def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:
-        rows: list[Row] = [RecorderNote("detail", words) for words in self._notes]
-        self._notes = []
         if self._dumping is not None and (end := self._dumping.poll()) is not None:
             self._dumping = None
-            words = (
-                end.reason or f"event ring captured in {end.seconds:.1f} s: {Path(end.path).name}"
-            )
-            rows.append(RecorderNote("detail", words))
+            self._released_s = now_s
+            self._end(end)
+        rows: list[Row] = []
         if now_s - self._tended_s >= self._tend_s:
             self._tended_s = now_s
             before, self._state = self._state.mode, self._ring.tend()
@@ -291,19 +304,64 @@ class Ring:
                 rows.append(self._state)
         elif alarm and self._state.mode == "paused" and not self._paused:
             self._resume("an alarm is active")
-        return rows
+        self._look(now_s)
+        self._dump(now_s)
+        notes, self._notes = self._notes, []
+        return [*rows, *notes]
 
     def alarmed(self, pin: Pin) -> None:
-        now = time.monotonic()
-        if self._dumping is not None or now - self._dumped_s < _DUMP_AGAIN_S or self._paused:
+        if pin.id in self._known:
             return
-        self._dumped_s = now
+        self._known.append(pin.id)
+        self._waiting.append(pin.id)
+        self._dump(time.monotonic())
+
+    def _dump(self, now_s: float) -> None:
+        """Start a dump for the pins that wait for one."""
+        if not self._waiting or self._dumping is not None:
+            return
         if self._state.mode != "on":
-            self._notes.append(f"event ring not captured (paused: {self._state.reason})")
+            self._notes.append(
+                RecorderNote("lost", f"event ring not captured (paused: {self._state.reason})")
+            )
+            self._waiting = []
+        elif now_s - self._released_s >= _DUMP_AGAIN_S:
+            self._dumps += 1
+            self._served, self._waiting = self._waiting, []
+            since_s = now_s - self._released_s
+            seconds = since_s if _DUMP_S < since_s < 2 * _DUMP_AGAIN_S else _DUMP_S
+            out = self._out(self._served[0])  # a failure is recorded by `Guarded`
+            self._dumping = Dumping(self._ring, str(out), seconds)
+
+    def _end(self, end: DumpEnd) -> None:
+        if end.reason:
+            self._notes.append(RecorderNote("lost", f"event ring not captured: {end.reason}"))
             return
-        self._dumps += 1
-        out = self._place.directory / "rings" / f"{pin.id}.parquet"
-        self._dumping = Dumping(self._ring, str(out))  # a failure is recorded by `Guarded`
+        for pin in self._served[1:]:
+            os.link(end.path, self._out(pin))
+        names = ", ".join(self._out(pin).name for pin in self._served)
+        words = f"event ring captured in {end.seconds:.1f} s: {names}"
+        self._notes.append(RecorderNote("detail", words))
+
+    def _look(self, now_s: float) -> None:
+        """Note once that the ring is reduced or paused, and once that it has recovered: under load
+        it is reduced again seconds after each attempt."""
+        whole = self._state.mode == "on" and not self._ring.is_thin
+        if not whole:
+            self._whole_since = None
+            if not self._reduced:
+                self._reduced = True
+                how = "reduced" if self._state.mode == "on" else "paused"
+                words = f"event ring {how}: {self._state.reason}"
+                self._notes.append(RecorderNote("shed", words))
+        elif self._reduced:
+            self._whole_since = now_s if self._whole_since is None else self._whole_since
+            if now_s - self._whole_since >= _SETTLED_S:
+                self._reduced = False
+                self._notes.append(RecorderNote("restored", "event ring complete again"))
+
+    def _out(self, pin: str) -> Path:
+        return self._folder / f"{pin}.parquet"
 
     def cost(self) -> tuple[float, int]:
         return 0.0, 0  # its cost is in the kernel, estimated and bounded by the ring itself

@@ -320,7 +320,7 @@ class Recorder:
         if verdict.action == "rest":
             about = _PAUSED.get(verdict.source, about)
         said = f"{about}: {verdict.why}"
-        kinds = {"restore": "restored", "report": "detail"}
+        kinds = {"restore": "restored", "report": "over"}
         self._note(kinds.get(verdict.action, "shed"), said)
         self._apply(verdict, said)
 

@@ -32,8 +32,8 @@ class Mark(Row):
 class RecorderNote(Row):
     """A note for readers of a recording: what was paused, lost or refused, or a clock jump.
 
-    `kind` is "shed", "restored", "lost", "disk", "clock", "taken over", "source", "detail",
-    "config" or "ship".
+    `kind` is "shed", "restored", "over" (over the budget, with nothing left to pause), "lost",
+    "disk", "clock", "taken over", "source", "stacks", "detail", "config" or "ship".
     """
 
     kind: str

@@ -151,6 +151,11 @@ class EventRing:
             raise
         return self.state(None)
 
+    @property
+    def is_thin(self) -> bool:
+        """Whether the `FREQUENT` events are left out now."""
+        return self._thin_until_s > 0
+
     def rate(self) -> float | None:
         """Events a second on the busiest core since the last call; `None` at the first, and if the
         counters of all cores fell: then the ring was emptied."""
