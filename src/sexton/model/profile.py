@@ -229,6 +229,11 @@ class FlameDifference:
     q: Floats
     blocks: tuple[int, int] | None = None
 
+    @property
+    def tested(self) -> int:
+        """How many nodes were tested."""
+        return int(np.count_nonzero(~np.isnan(self.q)))
+
 
 class FunctionCount(NamedTuple):
     """One function over all stacks: self samples, and total with everything it called."""

@@ -349,7 +349,11 @@ def test_a_format_without_times_gives_what_it_can(made: Made, capsys, tmp_path: 
     assert status == 3
     assert "samples have no timestamps" in out
     status, out, _ = run(capsys, "diff", folded, folded)
-    assert status == 0
+    assert status == 3, "nothing was tested"
+    assert "not tested (no timestamps)" in out
+    picture = tmp_path / "diff.svg"
+    assert run(capsys, "diff", folded, folded, "--out", picture)[0] == 3
+    assert "not tested: no timestamps" in picture.read_text()
     page = tmp_path / "report.html"
     assert run(capsys, "report", folded, "--out", page)[0] == 3
     assert "INCONCLUSIVE" in page.read_text()

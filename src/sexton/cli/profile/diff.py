@@ -8,7 +8,8 @@ Shares are compared, so the two sides may differ in length. Changes are tested o
 blocks of time; q is the false discovery rate over all tests. Changes of 1 % and more
 that may be chance are listed after the significant ones, the largest first. In pictures
 red grew, blue shrank; what may be chance is pale, or grey where it is small.
-Exit: 0 no significant change (large ones may be listed), 1 significant changes, 2 failed.
+Exit: 0 no significant change (large ones may be listed), 1 significant changes, 2 failed,
+3 nothing could be tested (no timestamps, or too short).
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
         if not counts.sum():
             raise CommandError(f"{name}: no samples match")
     deliver(_render(chosen, args, captures, (found, names)), args.out)
+    if not found.tested:
+        return 3
     return 1 if bool((found.q <= SIGNIFICANT).any()) else 0
 
 
@@ -99,6 +102,7 @@ def _render(
     import json
 
     from sexton.model.text import printable
+    from sexton.reports.text.flame import difference_lines, untested_because
 
     found, names = compared
     if chosen == "json":
@@ -106,7 +110,6 @@ def _render(
 
         text = json.dumps(difference_json(captures, found, names)) + "\n"
     elif chosen == "text":
-        from sexton.reports.text.flame import difference_lines
         from sexton.reports.text.profile_head import shortfalls
 
         width = min(max(terminal().width, 60), 160) if args.out is None else 100
@@ -115,6 +118,8 @@ def _render(
         text = "\n".join([title, "", *difference_lines(found, width), *missing, ""])
     else:
         note = f"{int(found.before.sum()):,} → {int(found.after.sum()):,} samples"
+        if not found.tested:
+            note += f" · not tested: {untested_because(found)}"
         title = f"{about(args, captures[0])}: {names[0]} → {names[1]}"
         if chosen == "html":
             from sexton.explorer.files.profile import difference_data, flame_html

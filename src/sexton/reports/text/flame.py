@@ -105,7 +105,7 @@ def difference_lines(found: FlameDifference, width: int = 80) -> Iterator[str]:
         return
     shares = before / sides[0], after / sides[1]
     change = shares[1] - shares[0]
-    tested = int(np.count_nonzero(~np.isnan(found.q)))
+    tested = found.tested
     significant = np.flatnonzero(found.q <= SIGNIFICANT)
     if len(significant):
         listed = _sources(found.tree, change, significant)
@@ -116,7 +116,7 @@ def difference_lines(found: FlameDifference, width: int = 80) -> Iterator[str]:
         over = "" if blocks is None else f" over {blocks[0]} and {blocks[1]} blocks of time"
         yield f" no significant change ({count(tested, 'stack')} tested{over})"
     else:
-        yield f" not tested ({_why_not(found)}): any of this may be noise"
+        yield f" not tested ({untested_because(found)}): any of this may be noise"
     large = np.flatnonzero((abs(change) >= LARGE) & ~_around(found.tree, significant))
     if shown := _sources(found.tree, change, large):
         yield ""
@@ -133,7 +133,8 @@ def difference_lines(found: FlameDifference, width: int = 80) -> Iterator[str]:
             )
 
 
-def _why_not(found: FlameDifference) -> str:
+def untested_because(found: FlameDifference) -> str:
+    """Why no change could be tested."""
     if found.blocks is None:
         return "no timestamps"
     if min(found.blocks) < LEAST_BLOCKS:
