@@ -17,6 +17,7 @@ from sexton.model.window import Batch
 from sexton.store.pins import Pin, add_pin, pins_in
 from sexton.store.recording import Recording
 from tests.cli.test_imports import imported
+from tests.support.annexes import with_stacks
 from tests.support.cli import one_line, quiet, sexton
 from tests.support.recordings import (
     BOOT,
@@ -79,6 +80,32 @@ def test_info_tells_who_when_how_much_and_what_happened_in_forty_lines(night: Pa
         "core_times",
     ):
         assert words in text, f"{words!r} is not in\n{text}"
+
+
+@pytest.mark.parametrize(("decoded", "lead"), [(False, "Stacks: "), (True, "   and ")])
+def test_info_says_that_stacks_were_recorded_and_are_not_decoded_yet(
+    tmp_path: Path, decoded: bool, lead: str
+):
+    place = tmp_path / "r"
+    if decoded:
+        with_stacks(place)
+    else:
+        write_sealed(place, [{CoreTimes: [cores(100.0), cores(101.0)]}])
+    (place / "stacks").mkdir(exist_ok=True)
+    (place / "stacks/perf.data.20250220050000123").write_bytes(bytes(3 << 20))
+    lines = sexton("recording", "info", place).stdout.decode().splitlines()
+    assert f"{lead}1 file recorded and not decoded yet, 3.0 MiB" in lines
+    assert any(" samples from " in line for line in lines) == decoded
+
+
+def test_notes_of_captured_rings_do_not_hide_what_was_paused(tmp_path: Path):
+    ring = "event ring captured in 5.0 s: x.parquet"
+    notes = [batch(100.0, RecorderNote("shed", "stack decoding paused; samples kept"))]
+    notes += [batch(101.0 + number, RecorderNote("detail", ring)) for number in range(5)]
+    write_sealed(tmp_path / "r", [{CoreTimes: [cores(100.0), cores(110.0)], RecorderNote: notes}])
+    text = sexton("recording", "info", tmp_path / "r").stdout.decode()
+    assert "shed: stack decoding paused" in text
+    assert "3 other notes" in text
 
 
 def test_info_for_machines_has_all_of_it(night: Path):

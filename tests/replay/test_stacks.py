@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -76,6 +77,29 @@ def test_stacks_that_wait_to_be_decoded_are_recorded_and_that_is_said(tmp_path):
     batch, notes = stacks_in(recording, everything(recording))
     assert batch is None
     assert "1 file of stacks recorded and not decoded yet" in notes[0]
+
+
+def test_what_waits_is_said_also_beside_decoded_stacks_but_only_of_that_time(tmp_path):
+    place = tmp_path / "r"
+    with_stacks(place)
+    folder = place / "stacks"
+    folder.mkdir(exist_ok=True)
+    raw = folder / "perf.data.20250220050000123"
+    raw.write_bytes(b"PERFILE2")
+    recording = Recording(place)
+    whole = everything(recording)
+    for closed_s, told in (
+        (whole.end[1], 1),
+        (whole.start[1] - 1, 0),  # closed before
+        (whole.end[1] + 86400, 1),  # a copy that has lost its times
+    ):
+        os.utime(raw, (closed_s, closed_s))
+        found, notes = stacks_in(recording, whole)
+        assert found is not None
+        assert (
+            sum("1 file of stacks recorded and not decoded yet" in note for note in notes) == told
+        )
+        assert "sexton profile flame" in "".join(notes) or not told
 
 
 def test_a_recording_without_stacks_gives_none(tmp_path):

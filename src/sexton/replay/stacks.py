@@ -11,8 +11,10 @@ and they are counted in bins of five seconds.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from math import inf
 from typing import Any, NamedTuple
@@ -67,13 +69,14 @@ def stacks_in(
 ) -> tuple[Batch[StackCount] | None, list[str]]:
     """One reading with the kernel stacks of the span, `None` if none were recorded; and notes."""
     found = [annex for annex in _annexes(recording, span) if len(annex.second)]
-    if not found:
-        waiting = len(waiting_stacks(recording.path))
-        read_by = f"sexton profile report {printable(str(recording.path))}"
-        words = (
+    notes = []
+    if waiting := _waiting(recording, span):
+        read_by = f"sexton profile flame {printable(str(recording.path))}"
+        notes.append(
             f"{count(waiting, 'file')} of stacks recorded and not decoded yet; {read_by} reads them"
         )
-        return None, [words] if waiting else []
+    if not found:
+        return None, notes
     every = sum(int(annex.kernel.sum()) for annex in found)
     chosen = found if every <= most else _hottest(found, most)
     rows: list[StackCount] = []
@@ -84,12 +87,28 @@ def stacks_in(
             recording.problems.append(str(error))
     rows.sort(key=lambda row: (row.second_mono, row.cpu, row.pid, row.tid, row.frames))
     taken = sum(row.samples for row in rows)
-    notes = []
     if chosen is not found:
         notes.append(
             f"{every:,} kernel stacks: the {taken:,} of the busiest cores and seconds are judged"
         )
     return Batch(*span.end, tuple(rows)), notes
+
+
+def _waiting(recording: Recording, span: Span) -> int:
+    """How many files that are not decoded yet may hold stacks of the span.
+
+    They are dated by the filesystem. One that is younger than the recording was copied, and may be
+    of any time.
+    """
+    last_s = max((segment.end[1] for segment in recording.segments), default=0.0)
+    begin_s, end_s = span.start[1], span.end[1]
+    number = 0
+    for stack in waiting_stacks(recording.path):
+        with suppress(FileNotFoundError):  # decoded meanwhile
+            closed_s = os.lstat(stack.path).st_mtime
+            copied = closed_s > last_s + LONGEST_RAW_S
+            number += copied or begin_s <= closed_s <= end_s + LONGEST_RAW_S
+    return number
 
 
 def _annexes(recording: Recording, span: Span) -> Iterator[_Hot]:

@@ -82,16 +82,14 @@ def _configs(found: Sequence[ConfigSum]) -> Iterator[str]:
 
 
 def _profiles(found: ProfileSum) -> Iterator[str]:
-    parts = []
     if found.annexes and found.start is not None and found.end is not None:
         lost = "" if not found.lost else f" ({found.lost:,} lost)"
         span = f"{moment(found.start[1])} to {moment(found.end[1])}"
-        parts.append(f"{found.samples:,} samples{lost} from {span}, {size(found.bytes)}")
+        yield f"Stacks: {found.samples:,} samples{lost} from {span}, {size(found.bytes)}"
     if found.waiting:
-        waiting = f"{count(found.waiting, 'file')} waiting to be decoded"
-        parts.append(f"{waiting}, {size(found.waiting_bytes)}")
-    if parts:
-        yield f"Stacks: {'; '.join(parts)}"
+        lead = "   and " if found.annexes else "Stacks: "
+        waiting = f"{count(found.waiting, 'file')} recorded and not decoded yet"
+        yield f"{lead}{waiting}, {size(found.waiting_bytes)}"
 
 
 def _events(found: Summary) -> Iterator[str]:
@@ -170,10 +168,13 @@ def _itself(found: Summary) -> Iterator[str]:
         parts.append(f"{size(cost.most_bytes)} peak memory")
         parts.append(f"{size(cost.written_bytes)} written")
         yield f"   {', '.join(parts)}"
-    if len(found.notes) > _MOST_NOTES:
-        earlier = len(found.notes) - _MOST_NOTES
-        yield f"   {count(earlier, 'earlier note')}: --json lists them"
-    for note in found.notes[-_MOST_NOTES:]:
+    # A note for each captured ring must not hide what was paused or lost.
+    by_weight = sorted(found.notes, key=lambda note: (note.row.kind == "detail", -note.wall_s))
+    shown = sorted(by_weight[:_MOST_NOTES], key=lambda note: note.wall_s)
+    if len(shown) < len(found.notes):
+        others = len(found.notes) - len(shown)
+        yield f"   {count(others, 'other note')}: --json lists them"
+    for note in shown:
         yield f"   {moment(note.wall_s)}  {_words(note)}"
 
 
