@@ -77,6 +77,36 @@ def test_bad_usage_is_one_line(arguments: tuple[str | bytes, ...]) -> None:
     assert ended.returncode == (3 if "--watch" in arguments else 2)
 
 
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("help", "sexton: no command 'help'; did you mean '--help'?"),
+        ("--verson", "sexton: no option '--verson'; did you mean '--version'?"),
+        ("zombies --secnods 1", "sexton zombies: no option '--secnods'; did you mean '--seconds'?"),
+        (
+            "profile top x --nubmer=5",
+            "sexton profile top: no option '--nubmer'; did you mean '--number'?",
+        ),
+        ("sources --zzz", "sexton sources: no option '--zzz' (see sexton sources --help)"),
+        ("fix log x", "sexton fix log: unexpected argument 'x' (see sexton fix log --help)"),
+        (
+            "gate --format jsn",
+            "sexton gate: argument --format: 'jsn' is not one of text, json, sarif, junit;"
+            " did you mean 'json'?",
+        ),
+        (
+            "completion zhs",
+            "sexton completion: argument shell: 'zhs' is not one of bash, zsh, fish;"
+            " did you mean 'zsh'?",
+        ),
+    ],
+)
+def test_a_typing_error_names_the_command_and_what_was_meant(typed: str, line: str) -> None:
+    ended = sexton(*typed.split())
+    assert one_line(ended.stderr) == line
+    assert (ended.returncode, ended.stdout) == (2, b"")
+
+
 def test_no_command_at_all_is_helped() -> None:
     ended = sexton()
     assert (ended.returncode, ended.stderr) == (2, b"")

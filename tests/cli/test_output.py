@@ -102,8 +102,9 @@ def test_an_archive_from_a_closed_standard_input_is_one_line() -> None:
         {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
         {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
         {"LC_ALL": "C"},
+        {"LC_ALL": "", "LANG": "C"},
     ],
-    ids=["ascii", "posix", "c"],
+    ids=["ascii", "posix", "c", "lang"],
 )
 def test_a_terminal_without_unicode_gets_plain_letters(
     command: tuple[str, ...], env: dict[str, str]
@@ -131,6 +132,16 @@ def test_every_sign_that_reports_draw_has_a_plain_letter() -> None:
 
 def test_python_may_be_told_to_write_utf_8_in_any_locale() -> None:
     ended = sexton("profile", *FLAME[1:], env={"LC_ALL": "C", "PYTHONUTF8": "1"})
+    assert "→" in ended.stdout.decode("utf-8")
+
+
+@pytest.mark.parametrize(
+    "env",
+    [{}, {"LANG": "C.UTF-8"}, {"LANG": "C", "LC_ALL": "C.UTF-8"}, {"LANG": "en_XX.UTF-8"}],
+    ids=["none", "utf-8", "overruled", "missing"],
+)
+def test_a_locale_that_is_not_set_to_ascii_keeps_its_signs(env: dict[str, str]) -> None:
+    ended = sexton("profile", *FLAME[1:], env={"LC_ALL": "", "LANG": "", **env})
     assert "→" in ended.stdout.decode("utf-8")
 
 
@@ -206,7 +217,7 @@ def test_an_interpreter_without_docstrings_is_enough(command: tuple[str, ...]) -
     [
         {"COLUMNS": "20", "LINES": "5", "TERM": "dumb", "NO_COLOR": "1"},
         {"COLUMNS": "-5", "LINES": "junk", "TERM": ""},
-        {"COLUMNS": "100000"},
+        {"COLUMNS": "9999999999", "LINES": "9999999999"},
     ],
     ids=["narrow", "junk", "wide"],
 )

@@ -53,7 +53,7 @@ def test_every_command_has_a_summary_and_every_option_a_help(command: Command) -
         (["fix", "aply"], "sexton fix: no command 'aply'; did you mean 'apply'?"),
         (["recording", "infos"], "sexton recording: no command 'infos'; did you mean 'info'?"),
         (["xyzzy"], "sexton: no command 'xyzzy' (see sexton --help)"),
-        (["\x1b[2J"], "sexton: no command '\\\\x1b[2J' (see sexton --help)"),
+        (["\x1b[2J"], "sexton: no command '\\x1b[2J' (see sexton --help)"),
     ],
 )
 def test_a_mistyped_command_gets_the_one_that_was_meant(

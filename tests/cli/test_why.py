@@ -243,7 +243,7 @@ def test_a_window_without_it_is_calm(sick: Path, held: str, capsys: pytest.Captu
         (("core", "0", "--window", "5"), "A..B"),
         (("core", "0", "--seconds", "5"), "--seconds"),
         (("core", "0", "--root", "/tmp"), "--root"),
-        (("core", "0", "--around", "5m"), "unrecognized"),
+        (("core", "0", "--around", "5m"), "no option"),
         ((), "WHAT"),
     ],
 )

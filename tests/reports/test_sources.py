@@ -31,10 +31,9 @@ LINES = [
 
 
 def test_the_first_line_sums_up():
-    first = sources_text(LINES).splitlines()[0]
-    assert first == (
-        "1 of 5 sources available, 1 needs permission, 1 is opt-in, 1 failed, 1 is unavailable;"
-        " reading each once takes 2.0 ms."
+    assert sources_text(LINES, 80).partition("\n\n")[0] == (
+        "1 of 5 sources available, 1 needs permission, 1 is opt-in, 1 failed, 1 is\n"
+        "unavailable; reading each once takes 2.0 ms."
     )
 
 

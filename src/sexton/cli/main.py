@@ -50,29 +50,56 @@ exit status of diagnose and why:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """Bad usage is one line and exit 2."""
+_HELP = ("--help", "--version")
 
-    def error(self, message: str) -> None:  # type: ignore[override]
+
+def _near(word: str, known: Iterable[str]) -> str:
+    """A suggestion for a mistyped word, to append to a message; "" without one."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Bad usage is one line and exit 2; the line names what was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
         from sexton.model.text import printable
 
-        self.exit(2, f"{self.prog}: {printable(message)} (see {self.prog} --help)\n")
+        see = "" if message.endswith("?") else f" (see {self.prog} --help)"
+        self.exit(2, f"{self.prog}: {printable(message)}{see}\n")
+
+    def chosen(self, words: Iterable[str]) -> _Parser:
+        """The parser of the command that these words begin with."""
+        parser = self
+        for word in words:
+            parser = parser._children().get(word, parser)
+        return parser
+
+    def refuse(self, extra: Sequence[str]) -> NoReturn:
+        """Exit because of arguments that this command does not take."""
+        option = next((word.partition("=")[0] for word in extra if word.startswith("-")), None)
+        if option is None:
+            self.error(f"unexpected argument {extra[0]!r}")
+        self.error(f"no option {option!r}{_near(option, self._option_string_actions)}")
+
+    def _children(self) -> dict[str, _Parser]:
+        found: dict[str, _Parser] = {}
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                found |= action.choices
+        return found
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Like the inherited one, but suggest a command for a mistyped one."""
-        is_command = isinstance(action, argparse._SubParsersAction)
-        if not is_command or action.choices is None or value in action.choices:
-            super()._check_value(action, value)
+        """Like the inherited one, but suggest a command or a value for a mistyped one."""
+        if action.choices is None or value in action.choices:
             return
-        from difflib import get_close_matches
-
-        from sexton.model.text import printable
-
-        near = get_close_matches(str(value), [str(name) for name in action.choices], 1)
-        what = f"no command {printable(str(value))!r}"
-        if near:
-            self.exit(2, f"{self.prog}: {what}; did you mean {near[0]!r}?\n")
-        self.error(what)
+        known = [str(choice) for choice in action.choices]
+        if isinstance(action, argparse._SubParsersAction):
+            self.error(f"no command {value!r}{_near(str(value), (*known, *_HELP))}")
+        near = _near(str(value), known)
+        raise argparse.ArgumentError(action, f"{value!r} is not one of {', '.join(known)}{near}")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         """Like the inherited one, but a failed write of the help text raises."""
@@ -173,7 +200,10 @@ def _run(arguments: list[str]) -> int:
     from sexton.model.text import printable
 
     parser, chosen = _parser(arguments)
-    args = parser.parse_args(_spelled_out(arguments, chosen))
+    words = _spelled_out(arguments, chosen)
+    args, extra = parser.parse_known_args(words)
+    if extra:
+        parser.chosen(words).refuse(extra)
     if chosen is None:
         parser.print_help()
         return 2
@@ -224,7 +254,7 @@ def whole_parser() -> argparse.ArgumentParser:
     return _parser([])[0]
 
 
-def _parser(arguments: list[str]) -> tuple[argparse.ArgumentParser, ModuleType | None]:
+def _parser(arguments: list[str]) -> tuple[_Parser, ModuleType | None]:
     parser = _Parser(
         prog="sexton",
         description="Diagnose this Linux node, with evidence.",

@@ -23,7 +23,7 @@ _ENVIRONMENT = (
     ("SEXTON_CONFIG", "the configuration file; empty for none"),
     ("NO_COLOR", "if it is not empty, no colours"),
     ("TERM", "dumb: no colours, and no line is overwritten"),
-    ("LC_ALL", "C or POSIX: ASCII only"),
+    ("LC_ALL, LANG", "C or POSIX: ASCII only; LANG counts without LC_ALL"),
 )
 _EXIT = (
     ("0", "healthy, or done"),

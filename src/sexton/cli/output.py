@@ -44,9 +44,19 @@ def prepare() -> bool:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=_HANDLER)
-            if os.environ.get("LC_ALL") in _ASCII_LOCALES and not _encoding_given():
+            if _is_ascii_locale() and not _encoding_given():
                 stream.reconfigure(encoding="ascii", errors=_HANDLER)
     return has_output
+
+
+def _is_ascii_locale() -> bool:
+    """Whether the environment names an ASCII locale; one that names none means nothing.
+
+    Python changes `LC_CTYPE` of the C locale at its start (PEP 538), and `utf8_mode` shows that.
+    """
+    if whole := os.environ.get("LC_ALL"):
+        return whole in _ASCII_LOCALES
+    return bool(sys.flags.utf8_mode) and os.environ.get("LANG") in _ASCII_LOCALES
 
 
 def _encoding_given() -> bool:

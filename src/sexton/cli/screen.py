@@ -29,6 +29,8 @@ from sexton.series.rates import lasts
 
 _USER, _SYSTEM, _SOFTIRQ = ("░", "green"), ("█", "red"), ("▒", "magenta")
 _GAP = 2
+#: Whatever COLUMNS says: a bar of any length would take any memory.
+_WIDEST = 1000
 _MANY = 32
 #: A core below this is not listed among the busiest.
 _HOT = 0.25
@@ -46,7 +48,7 @@ class Grid(NamedTuple):
 
 def frame(window: Window, width: int, height: int) -> Text:
     """The whole screen, never wider or higher than given."""
-    width, height = max(width, 40), max(height, 10)
+    width, height = min(max(width, 40), _WIDEST), max(height, 10)
     loads = core_loads(window)
     tasks = worst_tasks(window)
     head = [_title(window, width), _summary(loads, all_cores_load(window), width)]

@@ -178,10 +178,10 @@ def test_without_a_kubelet_there_is_nothing_to_correct_and_that_is_said(tmp_path
         (("--root", "HEALTHY", "--out", "/no/such/dir/x.json"), "No such file"),
         (("--root", "HEALTHY", "--format", "json", "--out", "a", "--out", "b"), "suffixes"),
         (("--root", "HEALTHY", "--out", "a.json", "--out", "a.json"), "same file twice"),
-        (("--format", "pdf"), "invalid choice"),
+        (("--format", "pdf"), "is not one of text"),
         (("--print-policy", "--root", "/"), "cannot be combined"),
         (("--seconds", "0"), "--seconds"),
-        (("extra",), "unrecognized"),
+        (("extra",), "unexpected argument"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_exit_2(arguments, told, tmp_path, healthy) -> None:

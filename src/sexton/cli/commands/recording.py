@@ -66,7 +66,7 @@ recorder runs, the five minutes before and the two after are pinned at once.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_subparsers(title="what to do", metavar="WHAT", dest="what", required=True)
+    what = parser.add_subparsers(title="commands", metavar="COMMAND", dest="what", required=True)
 
     def add(name: str, doc: str, help_line: str) -> argparse.ArgumentParser:
         child: argparse.ArgumentParser = what.add_parser(
@@ -78,12 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         child.add_argument("directory", metavar="DIR", help="the recording")
         return child
 
-    add_json(add("info", _INFO, "what it holds"))
-    add_json(add("verify", _VERIFY, "is it intact?"))
-    mark = add("mark", _MARK, "pin the minutes around now")
+    add_json(add("info", _INFO, "Show what it holds: span, alarms, tables, cost"))
+    add_json(add("verify", _VERIFY, "Read every byte: is it intact?"))
+    mark = add("mark", _MARK, "Pin the minutes around now")
     mark.add_argument("text", metavar="TEXT", help="what happened, at most 500 characters")
     add_json(mark)
-    _add_export(add("export", _EXPORT, "write parts of it to files"))
+    _add_export(add("export", _EXPORT, "Write parts of it to files"))
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:

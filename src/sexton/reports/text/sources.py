@@ -10,7 +10,7 @@ from sexton.host.host import ONLY_LIVE
 from sexton.model.row import Row, table
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import SourceState
-from sexton.reports.text.blocks import bold, clamp, picked
+from sexton.reports.text.blocks import block, bold, clamp, picked
 
 
 def in_words(page: str) -> str:
@@ -86,7 +86,7 @@ def sources_text(lines: Sequence[SourceLine], width: int = 88, colour: bool = Fa
     """One line per source that works; for each other one the reason and what would help."""
     width = clamp(width, 120)
     name_width = max((len(line.state.id) for line in lines), default=10)
-    text = [_headline(lines)]
+    text = [*block(_headline(lines), width, "")]
     for group, title in _GROUPS:
         members = [line for line in lines if line.group == group]
         if not members:
