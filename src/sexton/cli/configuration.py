@@ -46,6 +46,8 @@ def configured(args: argparse.Namespace) -> Iterator[None]:
     settings = read_settings(args.config)
     place = PATTERNS if settings is None else settings.patterns_from
     own = read_patterns(place) if place and _wanted(args.config) != "" else ()
+    if settings is not None and not own and place not in ("", PATTERNS):
+        _need_directory(place, settings.path)
     if settings is None and not own:
         yield
         return
@@ -59,6 +61,12 @@ def configured(args: argparse.Namespace) -> Iterator[None]:
     both = replace(settings or Settings(), patterns=names, patterns_from=place if own else "")
     with applied(both), added(own):
         yield
+
+
+def _need_directory(place: str, path: str) -> None:
+    """Fail if the directory that the file names does not exist: its patterns would be missed."""
+    if not os.path.isdir(place):
+        raise CommandError(f"{path}: patterns.directory: {place}: no such directory")
 
 
 def read_patterns(place: str) -> tuple[Pattern, ...]:

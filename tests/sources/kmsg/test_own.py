@@ -122,8 +122,12 @@ def test_a_file_holds_patterns_and_nothing_else() -> None:
 
 def test_no_name_is_taken_twice_and_there_are_not_too_many() -> None:
     own = parse(text(), PATH)
-    with pytest.raises(CommandError, match="another file has a pattern 'bmc-confused'"):
+    with pytest.raises(CommandError, match="name: 'bmc-confused' is the name of /etc"):
         check_all((*own, *own))
+    with pytest.raises(CommandError, match="name: 'bmc_confused' is the name of"):
+        check_all((*own, *parse(text(name="bmc_confused"), PATH)))
+    with pytest.raises(CommandError, match="name: 'ext4-mounted' is the name of a shipped pattern"):
+        check_all(parse(text(name="ext4-mounted"), PATH))
     many = [own[0]._replace(id=f"p{number}") for number in range(201)]
     with pytest.raises(CommandError, match="201 log patterns; at most 200"):
         check_all(many)

@@ -63,15 +63,25 @@ def parse(text: str, path: str) -> tuple[Pattern, ...]:
 
 
 def check_all(found: Iterable[Pattern]) -> tuple[Pattern, ...]:
-    """The entries of all files together: not too many, and no name twice."""
+    """The entries of all files together: not too many, and no name twice.
+
+    A finding's id has ``_`` for ``-``. A shipped pattern's name would take that pattern's part in
+    messages of two lines, and in what ends a problem.
+    """
+    taken = {_key(one.id): "a shipped pattern" for one in patterns()}
     kept: dict[str, Pattern] = {}
     for pattern in found:
-        if pattern.id in kept:
-            raise CommandError(f"{pattern.note}: another file has a pattern {pattern.id!r}")
+        if other := taken.get(_key(pattern.id)):
+            raise CommandError(f"{pattern.note}: name: {pattern.id!r} is the name of {other}")
+        taken[_key(pattern.id)] = pattern.note
         kept[pattern.id] = pattern
     if len(kept) > MOST_PATTERNS:
         raise CommandError(f"{len(kept)} log patterns; at most {MOST_PATTERNS}")
     return tuple(kept.values())
+
+
+def _key(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def _entry(entry: object, where: str) -> Pattern:
