@@ -27,6 +27,8 @@ TYPED = [
     (["sexton", "completion", "z"], {"zsh"}),
     (["sexton", "recording", "info", "fil"], {"file with blank.txt"}),
     (["sexton", "profile", "top", "--number", "fi"], set()),
+    (["sexton", "why", "satur"], {"saturated_core"}),
+    (["sexton", "why", "--from", "x", "uni"], {"unit"}),
 ]
 
 
@@ -86,6 +88,7 @@ def test_fish_completes(words: list[str], meant: set[str], place: Path) -> None:
         ("sexton diagn", "sexton diagnose"),
         ("sexton fix roll", "sexton fix rollback"),
         ("sexton fix apply --conf", "sexton fix apply --confirm"),
+        ("sexton why satur", "sexton why saturated_core"),
         ("sexton gate --format sa", "sexton gate --format sarif"),
         ("sexton recording info fil", "sexton recording info file\\ with\\ blank.txt"),
     ],

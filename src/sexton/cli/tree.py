@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 
@@ -53,6 +53,16 @@ def all_commands() -> Iterator[Command]:
 def words_of(action: argparse.Action) -> list[str]:
     """The values that an argument accepts; [] if it accepts any."""
     return [] if action.choices is None else [str(choice) for choice in action.choices]
+
+
+def suggest(action: argparse.Action, words: Callable[[], Iterable[str]]) -> None:
+    """Complete an argument with these words, although it accepts others as well."""
+    action.suggested = words  # type: ignore[attr-defined]
+
+
+def completions_of(action: argparse.Action) -> list[str]:
+    """The words that a shell may offer for an argument."""
+    return words_of(action) or list(getattr(action, "suggested", list)())
 
 
 def takes_value(option: argparse.Action) -> bool:

@@ -1,6 +1,6 @@
 """Print a completion script for bash, zsh or fish.
 
-Completes commands, options, their values and files. To load it in every new shell:
+Completes commands, options, their values, detectors and files. To load it in every new shell:
 
   sexton completion bash > /usr/share/bash-completion/completions/sexton
   sexton completion zsh > /usr/share/zsh/vendor-completions/_sexton
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator
 
-from sexton.cli.tree import Command, all_commands, help_of, is_path, takes_value, words_of
+from sexton.cli.tree import Command, all_commands, completions_of, help_of, is_path, takes_value
 
 _BASH_HEAD = """\
 # bash completion for sexton. Written by: sexton completion bash
@@ -94,7 +94,7 @@ def bash() -> str:
     for command in commands:
         options = (name for option in command.options for name in option.option_strings)
         names = [child.words[-1] for child in command.children]
-        names += [word for argument in command.positionals for word in words_of(argument)]
+        names += [word for argument in command.positionals for word in completions_of(argument)]
         files = " files=1" if _takes_files(command) else ""
         lines.append(f'    "{_at(command)}")')
         lines.append(f"      if [[ $cur == -* ]]; then words='{_bash_words(options)}'")
@@ -108,7 +108,7 @@ def _bash_values(commands: Iterable[Command]) -> Iterator[str]:
     for command in commands:
         for option in filter(takes_value, command.options):
             patterns = " | ".join(f'"{_at(command)}:{name}"' for name in option.option_strings)
-            words = _bash_words(words_of(option))
+            words = _bash_words(completions_of(option))
             does = f"words='{words}'" if words else "files=1" if is_path(option) else "return"
             yield f"  {patterns}) {does} ;;"
 
@@ -181,7 +181,7 @@ def _zsh_argument(argument: argparse.Action) -> str:
 
 
 def _zsh_value(action: argparse.Action) -> str:
-    words = words_of(action)
+    words = completions_of(action)
     how = f"({' '.join(words)})" if words else "_files" if is_path(action) else " "
     return f"{_zsh_plain(str(action.metavar or action.dest))}:{how}"
 
@@ -210,7 +210,7 @@ def _fish_words(command: Command) -> Iterator[str]:
     for child in command.children:
         yield f"-a {child.words[-1]} -d {_fish_quoted(child.summary)}"
     for argument in command.positionals:
-        if words := words_of(argument):
+        if words := completions_of(argument):
             yield f"-a {_fish_quoted(' '.join(words))}"
     if _takes_files(command):
         yield "-F"
@@ -225,7 +225,7 @@ def _fish_words(command: Command) -> Iterator[str]:
 def _fish_value(option: argparse.Action) -> str:
     if not takes_value(option):
         return ""
-    if words := words_of(option):
+    if words := completions_of(option):
         return f" -x -a {_fish_quoted(' '.join(words))}"
     return " -r -F" if is_path(option) else " -x"
 

@@ -24,12 +24,13 @@ Exit: 0 nothing wrong with it, 1 problem found on it, 2 failed, 3 could not tell
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from sexton.cli import output
 from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json
+from sexton.cli.tree import suggest
 from sexton.cli.window import (
     AROUND_S,
     add_live_options,
@@ -58,15 +59,24 @@ _AT = ("at", "time")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    about = parser.add_argument(
         "about", nargs="+", metavar="WHAT", help="a time, an interface, `core N`, a unit, a task, …"
     )
+    suggest(about, _suggested)
     add_json(parser)
     add_recording(parser)
     parser.add_argument("--window", metavar="A..B", help="only this part of the recording")
     add_live_options(parser)
     parser.set_defaults(around=None)
     add_config(parser)
+
+
+def _suggested() -> Iterable[str]:
+    """Words that may stand before a name, and every symptom."""
+    from sexton.detect.registry import detector_ids
+    from sexton.explain.subject import KINDS
+
+    return (*KINDS, *detector_ids())
 
 
 def run(args: argparse.Namespace) -> int:
