@@ -42,6 +42,13 @@ def test_config_says_what_differs_and_where_it_comes_from(file: Path) -> None:
     assert ["zombie_memcgs.many", "500", "dying", "default"] in lines
 
 
+def test_every_threshold_fits_on_a_terminal_of_80_columns() -> None:
+    ended = sexton("config", "--all", env={"SEXTON_CONFIG": "", "COLUMNS": "80"})
+    lines = ended.stdout.decode().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.endswith("  default") for line in lines) > 100
+
+
 def test_config_for_machines_has_every_threshold(file: Path) -> None:
     document = json.loads(sexton("config", "--config", file, "--json").stdout)
     assert (document["schema"], document["path"]) == ("sexton.config/1", str(file))
@@ -148,6 +155,16 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(theirs, 12345, 12345)
     with pytest.raises(CommandError, match="belongs to user 12345; must be root's or yours"):
         read_settings(str(theirs))
+
+
+def test_a_directory_of_patterns_that_is_named_must_exist(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(f'[patterns]\ndirectory = "{tmp_path}/patterns"\n')
+    ended = sexton("config", "--config", file)
+    message = f"sexton: {file}: patterns.directory: {tmp_path}/patterns: no such directory"
+    assert (one_line(ended.stderr), ended.returncode) == (message, 2)
+    (tmp_path / "patterns").mkdir()
+    assert sexton("config", "--config", file).returncode == 0
 
 
 def test_a_log_pattern_of_ones_own_is_a_finding(tmp_path: Path) -> None:

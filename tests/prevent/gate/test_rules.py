@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sexton.detect.registry import applied
+from sexton.detect.settings import parse as settings
 from sexton.errors import SourceDenied
 from sexton.model.audit import Audit, Fault, Need
 from sexton.model.window import SourceState, Window
 from sexton.prevent.gate import Gate, Outcome, Result, Violation
+from sexton.reports.text.gate import gate_json, gate_text
 from tests.prevent.gate.making import (
+    IN_TIME,
     SYSTEMD,
     audit_of,
     census,
@@ -126,6 +131,28 @@ def test_each_looping_unit_can_be_waived_by_its_name(tmp_path: Path) -> None:
     )
     found = judged(tmp_path, "crash_loops", seen, "[rules.crash_loops]\nchurn = false\n")
     assert {violation.subject for violation in found.violations} == {"a.service", "b.service"}
+
+
+def test_the_configuration_of_the_node_applies_but_its_silences_do_not(tmp_path: Path) -> None:
+    """A silence is about alarms; the policy's waivers have an owner."""
+    seen = window([[SYSTEMD, unit("ecs.service", 10)], [SYSTEMD, unit("ecs.service", 13)]])
+    policy = "[rules.crash_loops]\nchurn = false\n"
+    until = IN_TIME.isoformat()
+    silence = f'[[silence]]\ndetector = "crash_looping_unit"\nuntil = {until}\nreason = "x"\n'
+    with applied(settings(silence, "config.toml", time.time())):
+        assert judged(tmp_path, "crash_loops", seen, policy).outcome is Outcome.FAIL
+    lenient = "[thresholds]\ncrash_looping_unit.again = 9\ncrash_looping_unit.waiting = 90\n"
+    lenient += "crash_looping_unit.steady = 90\n"
+    with applied(settings(lenient + silence, "config.toml", time.time())):
+        gate = gate_of(place(tmp_path, seen), policy)
+    assert result(gate, "crash_loops").outcome is Outcome.PASS
+    assert "CONFIG    config.toml: crash_looping_unit.again 9 restarts" in gate_text(gate)
+    config = gate_json(gate)["config"]
+    assert (config["thresholds"][0]["name"], config["silences"]) == ("again", [])
+    with applied(settings('[detectors]\noff = ["crash_looping_unit"]\n', "config.toml", 0.0)):
+        off = judged(tmp_path, "crash_loops", seen, policy)
+    assert (off.outcome, off.closes) == (Outcome.UNKNOWN, True)
+    assert "switched off in config.toml" in off.missing[0].what
 
 
 def test_units_that_stay_up_pass(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli import output
+from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json_format, seconds
 from sexton.errors import CommandError, SourceError
 
@@ -69,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kubelet-out", metavar="FILE", help="write the corrected kubelet configuration"
     )
     parser.add_argument("--print-policy", action="store_true", help="print the built-in policy")
+    add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sexton.cli import output
+from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json, add_root, seconds, whole_up_to
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser)
     add_root(parser)
+    add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli import output
+from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json, add_root, seconds
 from sexton.cli.window import add_archive, check_archive, read_archived
 from sexton.errors import CommandError
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser)
     add_root(parser)
+    add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:

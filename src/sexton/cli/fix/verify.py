@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli.configuration import add_config
 from sexton.cli.fix import add_id, add_state, need_root, state_of, terminal
 from sexton.cli.options import add_json, seconds
 from sexton.cli.output import print_result
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser)
     add_state(parser)
+    add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:

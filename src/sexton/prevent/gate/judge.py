@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from sexton.detect.registry import settings_in_force
 from sexton.model.finding import Missing
+from sexton.model.settings import Settings as Configuration
 from sexton.model.text import count, printable
 from sexton.prevent.gate.model import (
     WAIVERS,
@@ -55,7 +57,13 @@ def judge(target: Target, policy: Policy, today: datetime.date) -> Gate:
         waivers=states,
         watched_s=window.seconds if window is not None else 0.0,
         notes=tuple(map(printable, target.notes)),
+        config=_config() if target.booted else Configuration(),
     )
+
+
+def _config() -> Configuration:
+    """The settings in force, without silences: a gate has waivers, which have an owner."""
+    return replace(settings_in_force(), silences=(), expired=())
 
 
 def _check(rule: Rule, target: Target, policy: Policy) -> tuple[Checked | None, float]:

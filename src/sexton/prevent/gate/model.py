@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from sexton.model.finding import Missing
+from sexton.model.settings import Settings as Configuration
 from sexton.model.text import printable
 
 SCHEMA = "sexton.gate/1"
@@ -146,6 +147,8 @@ class Gate:
     waivers: tuple[tuple[Waiver, WaiverState], ...] = ()
     watched_s: float = 0.0
     notes: tuple[str, ...] = ()
+    #: Of this machine: thresholds and detectors that are off. Nothing for an image.
+    config: Configuration = field(default_factory=Configuration)
 
     @property
     def passed(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from sexton.model.text import count, printable, seconds, shorten
 from sexton.prevent.gate.model import SCHEMA, Gate, Outcome, Result, Violation, Waiver
 from sexton.reports.text.blocks import block, clamp, headline, picked
+from sexton.reports.text.settings import in_one_line
 
 _WORDS = {
     Outcome.FAIL: "FAIL",
@@ -38,6 +39,9 @@ def gate_text(gate: Gate, width: int = 88, colour: bool = False) -> str:
     lines += _not_checked(gate, width)
     for note in gate.notes:
         lines += block(note, width, _INDENT, first=f" {'NOTE':<{_LABEL}}  ")
+    if gate.config.changes:
+        config = in_one_line(gate.config)
+        lines += block(config, width, _INDENT, first=f" {'CONFIG':<{_LABEL}}  ")
     lines += ["", *_footer(gate, width)]
     return "\n".join(lines) + "\n"
 
@@ -162,6 +166,7 @@ def gate_json(gate: Gate) -> dict[str, Any]:
             {**_waiver_json(waiver), "state": state.value} for waiver, state in gate.waivers
         ],
         "notes": list(gate.notes),
+        "config": gate.config.document if gate.config.changes else None,
     }
 
 

@@ -23,7 +23,7 @@ def config_line(settings: Settings, width: int, replayed: bool = False) -> Itera
     if not settings.changes:
         return
     today = " as of now, not of the recording" if replayed else ""
-    yield from labelled("CONFIG", [_in_one_line(settings, today)], width)
+    yield from labelled("CONFIG", [in_one_line(settings, today)], width)
 
 
 def recorded_config(settings: Settings | None) -> str:
@@ -32,10 +32,11 @@ def recorded_config(settings: Settings | None) -> str:
         return "not recorded by older versions"
     if not settings.changes:
         return "defaults"
-    return _in_one_line(settings, "")
+    return in_one_line(settings)
 
 
-def _in_one_line(settings: Settings, when: str) -> str:
+def in_one_line(settings: Settings, when: str = "") -> str:
+    """What differs from the defaults, and the file that says so."""
     parts = [_change(changed) for changed in settings.thresholds]
     parts += [f"{', '.join(settings.off)} off"] if settings.off else []
     parts += [f"{count(len(settings.silences), 'silence')}"] if settings.silences else []
@@ -67,7 +68,7 @@ def config_text(settings: Settings, width: int, whole: bool = False) -> str:
         lines += labelled("patterns", [named], width)
     lines += [""] if settings.changes else []
     if whole:
-        lines += _thresholds(settings)
+        lines += _thresholds(settings, width)
     else:
         lines.append(
             f" {total} thresholds of {len(all_detectors())} detectors: sexton config --all"
@@ -107,16 +108,18 @@ def config_json(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _thresholds(settings: Settings) -> Iterator[str]:
+def _thresholds(settings: Settings, width: int) -> Iterator[str]:
     changed = {(name, one.name) for one in settings.thresholds for name in one.detectors}
     names = {
         (check.id, key_of(limit)): limit for check in all_detectors() for limit in check.thresholds
     }
     room = max(len(f"{detector}.{name}") for detector, name in names)
+    cell = min(width - room - len("   default  "), 36)
     for (detector, name), limit in names.items():
         source = printable(settings.path) if (detector, name) in changed else "default"
         value = f"{limit.value:g} {limit.unit}"
-        yield f" {detector + '.' + name:<{room}}  {value:<36}  {source}"
+        left = max(room - max(len(value) - cell, 0), 0)  # a long value takes of the name's room
+        yield f" {detector + '.' + name:<{left}}  {value:<{cell}}  {source}"
 
 
 def silenced_lines(findings: Iterable[Finding]) -> list[str]:
