@@ -170,6 +170,13 @@ def end_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
         os._exit(128 + number)
 
 
+def outlive_parent() -> None:
+    """Undo `end_with`."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, 0, 0, 0, 0)
+
+
 def largest_read() -> int:
     """How many bytes one table or file may take in memory: half of this process's limit, since the
     caller needs memory for its result."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sexton.cli.parent import needs_child
+from tests.support.hung import hung_mount
 
 #: Runs the rest of its arguments as the body of a command, in a child.
 RUN = """
@@ -153,6 +154,123 @@ def _runs(pid: int) -> bool:
         return False
 
 
+#: The program itself, with a shorter patience.
+IMPATIENT = """
+import sys
+from sexton.cli import parent
+from sexton.cli.main import command
+parent.SILENT_S = float(sys.argv.pop(1))
+command()
+"""
+#: Commands that read or write a path of the user's; `@` is on a hung mount.
+ON_A_MOUNT = [
+    "diagnose --from @", "diagnose @", "diagnose --root @", "diagnose --seconds 1 --html @",
+    "diagnose --config @", "why core 1 --from @", "zombies @", "zombies --root @",
+    "fix plan --from @", "fix status --state @", "audit --root @", "audit --policy @",
+    "audit --since @", "gate --root @", "gate --policy @", "gate --seconds 1 --out @.json",
+    "top --root @", "profile @", "profile flame @", "record @", "record --preflight @",
+    "recording info @", "recording verify @", "recording mark @ text",
+    "recording export @ --out /tmp/none", "serve @ --port 0", "serve --token-file @ --port 0",
+    "sources --root @", "config --config @",
+]  # fmt: skip
+
+
+def on_a_mount(words: str, place: Path, patience_s: float) -> tuple[subprocess.Popen[str], str]:
+    """Start a command with a path on a mount of its own that does not answer."""
+    path = f"{place}/it"
+    argv = [word.replace("@", path) for word in words.split()]
+    run = [sys.executable, "-B", "-c", IMPATIENT, str(patience_s), *argv]
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    return subprocess.Popen(run, stderr=subprocess.PIPE, text=True, **streams), path
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("words", ON_A_MOUNT)
+def test_a_path_on_a_hung_mount_is_one_line_that_names_it(words: str, tmp_path: Path):
+    with hung_mount(tmp_path) as held:
+        process, path = on_a_mount(words, Path(held.replace("self", str(os.getpid()))), 1.0)
+        assert process.wait(60) == 2
+    with process:
+        assert process.stderr is not None
+        lines = process.stderr.read().splitlines()
+    (line,) = [line for line in lines if "no answer" in line]
+    assert path.removesuffix("/it") in line
+    assert "is its mount hung?" in line
+
+
+@pytest.mark.root
+def test_ctrl_c_ends_a_command_that_is_stuck_before_its_patience_does(tmp_path: Path):
+    with hung_mount(tmp_path) as held:
+        place = Path(held.replace("self", str(os.getpid())))
+        process, path = on_a_mount("recording info @", place, 3600.0)
+        inside = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with suppress(OSError, IndexError):
+                child = inside.read_text().split()[0]
+                if Path(f"/proc/{child}/wchan").read_text().startswith("fuse"):
+                    break
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    with process:
+        assert process.stderr is not None
+        assert path in process.stderr.read()
+
+
+def test_a_command_that_was_asked_to_end_does_not_wait_for_a_reader():
+    body = """
+print("ready", flush=True)
+signal.signal(signal.SIGTERM, lambda *_: None)
+reader, writer = os.pipe()
+while True:
+    os.write(writer, b"x" * 4096)
+"""
+    with start(body) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+
+
+#: A call that is stuck, and what remains to be done once it returns.
+REMAINING = """
+import os, signal, sys, threading, time
+from sexton.cli.parent import run_in_child
+def hang():
+    open(sys.argv[1] + "/tasks", "w").write(str(threading.get_native_id()))
+    open(sys.argv[1] + "/freezer.state", "w").write("FROZEN")
+    time.sleep(0.001)
+def command():
+    global thread
+    thread = threading.Thread(target=hang, daemon=True)
+    thread.start()
+    while not open(sys.argv[1] + "/tasks").read():
+        time.sleep(0.01)
+    print("the verdict")
+    sys.stdout.flush()
+    return 7
+def remaining():
+    thread.join()
+    open(sys.argv[2], "w").write("removed")
+sys.exit(run_in_child(command, lambda: remaining))
+"""
+
+
+@pytest.mark.root
+def test_what_is_left_behind_holds_no_pipe_and_removes_what_it_made(freezer: Path, tmp_path: Path):
+    done = tmp_path / "done"
+    argv = [sys.executable, "-B", "-c", REMAINING, str(freezer), str(done)]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (7, "the verdict\n")
+    assert not done.exists()
+    freezer.joinpath("freezer.state").write_text("THAWED")
+    deadline = time.monotonic() + 60
+    while not done.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert done.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
@@ -161,6 +279,8 @@ def _runs(pid: int) -> bool:
         (["diagnose", "--from", "x"], True),
         (["serve"], True),
         (["recording", "verify", "x"], True),
+        (["config"], True),
+        (["demo"], True),
         (["completion"], False),
         (["--version"], False),
         ([], False),

@@ -263,6 +263,9 @@ def test_one_that_hangs_in_the_kernel_does_not_hold_up_the_recorder(
         wait_until(lambda: recorder._companions[0].failures >= 1)
         wait_for_reads(recorder, "test.calm", 3)
         assert recorder._companions[0].failures == 1, "it is not called again while it hangs"
+    assert not hanging.closed.is_set()
+    os.write(hanging.pipe[1], b"x" * 10)
+    assert hanging.closed.wait(60), "it is closed behind the call that hung"
     told = [note.detail for note in every(place, RecorderNote) if note.kind == "source"]
     assert any("test.hanging failed" in words and "no answer" in words for words in told)
 

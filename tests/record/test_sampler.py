@@ -119,6 +119,21 @@ def test_a_source_that_blocks_is_left_behind_at_its_deadline():
         os.close(writer)
 
 
+def test_a_source_that_was_stuck_to_the_end_is_closed_once_it_answers():
+    reader, writer = os.pipe()
+    stuck = Counter(lambda: os.read(reader, 1) and [])
+    try:
+        with Sampler(HOST, [stuck.source("a.stuck", 0.05, deadline_s=0.1)]) as sampler:
+            sampler.run(0.2)
+        assert stuck.closed == 0
+        os.write(writer, b"x")
+        sampling.close_abandoned()
+        assert (stuck.reads, stuck.closed) == (1, 1)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
 def test_a_source_that_blocks_while_it_closes_is_left_behind_and_the_others_are_closed(monkeypatch):
     monkeypatch.setattr(sampling, "_PATIENCE_S", 0.2)
     reader, writer = os.pipe()

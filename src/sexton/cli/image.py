@@ -1,5 +1,5 @@
-"""What `gate` and `audit` share: opening an image within limits and without waiting for a hung
-mount, the node's list of protected units, and `--kubelet-out`."""
+"""What `gate` and `audit` share: opening an image within limits, the node's list of protected
+units, and `--kubelet-out`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sexton.errors import SourceAbsent
-from sexton.host.hung import unless_hung
 from sexton.host.reader import LiveFiles, read_regular
 from sexton.model.text import printable
 from sexton.prevent.image import Image
@@ -29,17 +28,16 @@ _MOST_RULES_BYTES = 1 << 20
 @contextmanager
 def opened(path: str) -> Iterator[Image]:
     """The image at `path`. A file is read by a confined process from its first byte on."""
-    is_directory = unless_hung(lambda: os.path.isdir(path), path)
-    if not is_directory:
-        confine(unless_hung(lambda: limits_for(path), path))
-    with unless_hung(lambda: Image(path), path) as image:
+    if not os.path.isdir(path):
+        confine(limits_for(path))
+    with Image(path) as image:
         yield image
 
 
 def confine_directory(path: str, booted: bool) -> None:
     """Limit the reading of a directory, once it is known whether a host runs in it: such a tree is
     watched for as long as the policy says, and its cgroups are counted by programs."""
-    if not unless_hung(lambda: os.path.isdir(path), path):
+    if not os.path.isdir(path):
         return
     if booted:
         confine(Limits(_BOOTED_BYTES, None, live=True))

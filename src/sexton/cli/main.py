@@ -12,7 +12,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,6 +22,7 @@ from sexton.cli.configuration import configured
 from sexton.errors import CommandError, SextonError
 
 if TYPE_CHECKING:
+    from threading import Thread
     from types import ModuleType
 
     from _typeshed import SupportsWrite
@@ -118,21 +119,55 @@ def command() -> NoReturn:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from sexton.cli import parent
 
-    status = parent.run_in_child(_run_main) if parent.needs_child(sys.argv[1:]) else _run_main()
-    os._exit(status)
+    if parent.needs_child(sys.argv[1:]):
+        os._exit(parent.run_in_child(_run_main, _close_left))
+    os._exit(_run_main())
+
+
+_SOURCE = "sexton-source "
 
 
 def _run_main() -> int:
     """Run `main`, then report threads that are stuck in the kernel."""
+    from sexton.host.stuck import wchan
+
     status = main()
-    if (threading := sys.modules.get("threading")) is not None:
-        prefix = "sexton-source "
-        left = [thread.name for thread in threading.enumerate() if thread.name.startswith(prefix)]
-        if left:
-            names = ", ".join(sorted({name.removeprefix(prefix) for name in left}))
-            print(f"sexton: left behind, stuck in the kernel: {names}", file=sys.stderr)
+    left = [
+        f"{thread.name.removeprefix(_SOURCE)} (in {wchan(os.getpid(), thread.native_id or 0)})"
+        for thread in _left()
+    ]
+    if left:
+        names = ", ".join(sorted(left)).replace(" (in )", "")
+        print(
+            f"sexton: left behind, stuck in the kernel: {names};"
+            f" process {os.getpid()} ends when they do",
+            file=sys.stderr,
+        )
     sys.stderr.flush()
     return status
+
+
+def _left() -> list[Thread]:
+    """Threads that still read or close a source, a program or a companion."""
+    threading = sys.modules.get("threading")
+    every = [] if threading is None else threading.enumerate()
+    return [thread for thread in every if thread.name.startswith(_SOURCE)]
+
+
+def _close_left() -> Callable[[], None] | None:
+    """What remains to be done after the command has ended, by a process that was left behind."""
+    left = _left()
+    if not left:
+        return None
+
+    def close() -> None:
+        from sexton.record.sampler import close_abandoned
+
+        close_abandoned()
+        for thread in left:
+            thread.join()
+
+    return close
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Callable
 
-from sexton.errors import CommandError, StoreError
+from sexton.errors import CommandError
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:
@@ -79,13 +79,9 @@ def whole_up_to(most: int, spelled: str = "") -> Callable[[str], int]:
 def _directory(text: str) -> str:
     if text == "/":
         return text
-    from sexton.host.hung import unless_hung
-
     flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
     try:
-        os.close(unless_hung(lambda: os.open(text, flags), text))
-    except StoreError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        os.close(os.open(text, flags))
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error.strerror}") from None
     try:

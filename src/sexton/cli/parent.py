@@ -1,10 +1,12 @@
-"""The process that the shell waits for: it ends when the command is done, stuck threads or not.
+"""The process that the shell waits for: it ends when the command is done, or when it is stuck.
 
 A call that waits inside the kernel (for an RCU grace period that a held core delays, for a dying
-disk) cannot be killed, and a process with such a thread does not end: the verdict is printed, but
-the prompt does not come back. So a command that reads the node runs in a child. The parent reads
-its exit status from a pipe and ends with it. A child that cannot end yet is left behind and ends as
-soon as the kernel lets it.
+disk, for the server of a mount) cannot be killed, and a process with such a thread does not end:
+the verdict is printed, but the prompt does not come back. So a command runs in a child. The parent
+reads its exit status from a pipe and ends with it. Meanwhile it looks at the child
+(`sexton.host.stuck`): one that waits for a single answer of the kernel for `SILENT_S`, or for
+`ENDING_S` after Ctrl-C, is given up with one line that says what it waits for. A child that cannot
+end yet is left behind and ends as soon as the kernel lets it.
 
 Untrusted input may crash the libraries that parse it. The child then confines itself
 (`sexton.sandbox`); if it dies, the parent prints one line and exits 2.
@@ -16,17 +18,14 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 
 from sexton import sandbox
+from sexton.host.stuck import Thread, Watch
 
-#: Commands that read a live node, or untrusted files.
-_VERBS = frozenset(
-    (
-        "diagnose", "why", "zombies", "fix", "audit", "gate", "top", "profile", "sources",
-        "collect", "recording", "serve",
-    )
-)  # fmt: skip
+#: These read neither a node nor a file of the user's.
+_PLAIN = frozenset(("", "completion"))
 _RECORD = "record"
 #: Killed at once when their parent is killed: their journals are made for that.
 _KILLED = frozenset((_RECORD, "fix"))
@@ -37,6 +36,13 @@ _AWAITED = _FORWARDED | {signal.SIGCHLD}
 _BY_THE_KERNEL = 0x80
 #: A process exits within milliseconds; after this long it is stuck.
 _ENDS_S = 0.5
+#: How long one call may take. A disk under load answers within seconds, an NFS server that restarts
+#: within a minute.
+SILENT_S = 60.0
+#: The same once the user asked for the end, and asked again.
+ENDING_S, INSISTING_S = 5.0, 1.0
+#: How often the child is looked at, until the end was asked for and afterwards.
+_LOOK_S, _LOOK_SOON_S = 5.0, 0.5
 
 
 def needs_child(arguments: Sequence[str]) -> bool:
@@ -47,15 +53,21 @@ def needs_child(arguments: Sequence[str]) -> bool:
     verb = _verb(arguments)
     if verb == _RECORD:
         return 1 not in (os.getppid(), os.getpid())
-    return verb in _VERBS
+    return verb not in _PLAIN
 
 
 def _verb(arguments: Sequence[str]) -> str:
     return next((word for word in arguments if not word.startswith("-")), "")
 
 
-def run_in_child(command: Callable[[], int]) -> int:
-    """Run it in a child and return its exit status, as soon as that is known."""
+def run_in_child(
+    command: Callable[[], int], left: Callable[[], Callable[[], None] | None] = lambda: None
+) -> int:
+    """Run it in a child and return its exit status, as soon as that is known.
+
+    `left` says afterwards what the child still has to do, however long that takes: to wait for a
+    call that is stuck, and remove what that call was making.
+    """
     reader, writer = os.pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     parent = os.getpid()
@@ -67,31 +79,107 @@ def run_in_child(command: Callable[[], int]) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         sandbox.expendable()
         status = command()
+        remaining = left()
+        if remaining is not None:
+            _detach()
         with contextlib.suppress(OSError):
             os.write(writer, bytes([status & 0xFF]))
             os.kill(parent, signal.SIGCHLD)
+        if remaining is not None:
+            remaining()
         os._exit(status)
     os.close(writer)
     os.set_blocking(reader, False)
-    known: int | None = None
-    while True:
-        came: signal.struct_siginfo | None = (
-            signal.sigwaitinfo(_AWAITED)
-            if known is None
-            else signal.sigtimedwait(_AWAITED, _ENDS_S)
+    return _Child(child, reader).await_end()
+
+
+def _detach() -> None:
+    """Outlive the parent, and hold no pipe open whose reader waits for its end."""
+    for forwarded in _FORWARDED:
+        signal.signal(forwarded, signal.SIG_IGN)
+    sandbox.outlive_parent()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nowhere, number)
+
+
+class _Child:
+    """The process that runs the command."""
+
+    def __init__(self, pid: int, reader: int) -> None:
+        self._pid = pid
+        self._reader = reader
+        self._watch = Watch(pid)
+        #: The signals that asked it to end.
+        self._asked: list[int] = []
+
+    def await_end(self) -> int:
+        """Its exit status, as soon as that is known or it is given up."""
+        known: int | None = None
+        due_s = time.monotonic() + self._look_s
+        while True:
+            left_s = _ENDS_S if known is not None else max(0.0, due_s - time.monotonic())
+            came = signal.sigtimedwait(_AWAITED, left_s)
+            if came is not None and came.si_signo in _FORWARDED:
+                self._pass_on(came)
+                due_s = min(due_s, time.monotonic() + self._look_s)
+                continue
+            ended, how = os.waitpid(self._pid, os.WNOHANG)
+            if ended:
+                return _status(os.waitstatus_to_exitcode(how))
+            if came is None and known is not None:
+                return known
+            with contextlib.suppress(BlockingIOError):
+                known = (os.read(self._reader, 1) or b"\2")[0]
+            if known is None and time.monotonic() >= due_s:
+                due_s = time.monotonic() + self._look_s
+                if (stuck := self._stuck()) is not None:
+                    return self._give_up(stuck)
+
+    @property
+    def _look_s(self) -> float:
+        return _LOOK_SOON_S if self._asked else min(_LOOK_S, SILENT_S)
+
+    @property
+    def _limit_s(self) -> float:
+        return (SILENT_S, ENDING_S, INSISTING_S)[min(len(self._asked), 2)]
+
+    def _pass_on(self, came: signal.struct_siginfo) -> None:
+        self._asked.append(came.si_signo)
+        if came.si_code != _BY_THE_KERNEL:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, came.si_signo)
+
+    def _stuck(self) -> Thread | None:
+        most_s = 2 * max(self._look_s, _LOOK_SOON_S)
+        return self._watch.look(self._limit_s, bool(self._asked), most_s)
+
+    def _give_up(self, stuck: Thread) -> int:
+        """Kill it, say what it waits for, and return an exit status without it."""
+        from sexton.model.text import printable, seconds
+
+        path, function = self._watch.place(stuck)
+        what = printable(path) or f"sexton {_verb(sys.argv[1:])}"
+        waits = f", waits in {function}" if function else ""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        left = "" if self._is_gone() else "; left behind, it ends when the kernel lets it"
+        hint = "; is its mount hung?" if path.startswith("/") or not waits else ""
+        print(
+            f"sexton: {what}: no answer for {seconds(self._limit_s)}{hint}"
+            f" (process {stuck.pid}{waits}{left})",
+            file=sys.stderr,
         )
-        if came is not None and came.si_signo in _FORWARDED:
-            if came.si_code != _BY_THE_KERNEL:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, came.si_signo)
-            continue
-        ended, how = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return _status(os.waitstatus_to_exitcode(how))
-        if came is None and known is not None:
-            return known
-        with contextlib.suppress(BlockingIOError):
-            known = (os.read(reader, 1) or b"\2")[0]
+        return 128 + self._asked[0] if self._asked else 2
+
+    def _is_gone(self) -> bool:
+        """Whether it ends within moments."""
+        end_s = time.monotonic() + _ENDS_S
+        while (left_s := end_s - time.monotonic()) > 0:
+            if os.waitpid(self._pid, os.WNOHANG)[0]:
+                return True
+            signal.sigtimedwait((signal.SIGCHLD,), left_s)
+        return False
 
 
 def _status(code: int) -> int:

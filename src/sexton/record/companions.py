@@ -131,7 +131,11 @@ class Guarded:
         self._call(self.within.wake, None)
 
     def close(self) -> None:
+        """Close it; behind a call that hangs, as soon as that ends."""
+        self._hung = None
         self._call(self.within.close, None)
+        if self._thread is not None:
+            self._thread.stop()
 
     def status(self) -> dict[str, Any]:
         nothing: dict[str, Any] = {}

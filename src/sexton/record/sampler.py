@@ -7,6 +7,7 @@ misses its deadline, it is abandoned with the thread that waits for it, and the 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
@@ -139,6 +140,22 @@ class _Slot:
     rests: bool = False
 
 
+#: Sources that were still being opened or read when their sampler was closed.
+_abandoned: list[_Slot] = []
+
+
+def close_abandoned() -> None:
+    """Wait for sources that are stuck, however long, and close them: one may have made a trace
+    instance meanwhile."""
+    while _abandoned:
+        slot = _abandoned.pop()
+        if slot.answer is not None:
+            slot.answer.done.wait()
+        if slot.reading is not None:
+            with contextlib.suppress(SourceError, OSError):
+                slot.reading.close()
+
+
 def _place(error: BaseException) -> str:
     """Function and line of an unexpected error."""
     trace = error.__traceback__
@@ -189,7 +206,7 @@ class Sampler:
         self.close()
 
     def close(self) -> None:
-        """Close every source that answered; a stuck one is left to the exit of the process.
+        """Close every source that answered; a stuck one is left to `close_abandoned`.
 
         After an interrupt a source may still be opening something (a trace instance, a child): wait
         for that, so that it is closed.
@@ -200,7 +217,10 @@ class Sampler:
         end_s = time.monotonic() + _PATIENCE_S
         worker = Worker()
         for slot in self._slots:
-            if slot.reading is None or self._is_stuck(slot):
+            if self._is_stuck(slot):
+                _abandoned.append(slot)
+                continue
+            if slot.reading is None:
                 continue
             # Removing a trace instance waits for all cores: closing may hang like reading.
             closed = worker.call(slot.source.id, slot.reading.close)

@@ -104,15 +104,14 @@ def _image(args: argparse.Namespace) -> tuple[Audit, str]:
     from sexton.cli.image import confine_directory, opened, write_kubelet
     from sexton.cli.progress import working
     from sexton.host.host import Host
-    from sexton.host.hung import unless_hung
     from sexton.prevent.audit import audit
 
     with working("reading the image"), opened(args.root) as image:
         confine_directory(args.root, booted=False)
         host = Host(image.files, live=False, root=args.root)
-        found = unless_hung(lambda: audit(host), args.root)
+        found = audit(host)
         if args.kubelet_out is not None:
-            unless_hung(lambda: write_kubelet(host, args.kubelet_out), args.root)
+            write_kubelet(host, args.kubelet_out)
         unread = tuple(dict.fromkeys((*image.unread, *found.unread)))
         return replace(found, notes=(*image.notes, *found.notes), unread=unread), image.kind
 

@@ -159,18 +159,14 @@ def _judge(
     from sexton.cli.image import confine_directory, protected_rules, write_kubelet
     from sexton.cli.profile.capture import deliver_text
     from sexton.cli.progress import working
-    from sexton.host.hung import unless_hung
     from sexton.prevent.audit import audit
     from sexton.prevent.gate import Target, is_booted, judge, os_release, require_system
 
     name = args.root if args.root not in (None, "/") else os.uname().nodename
 
-    def probe() -> tuple[bool, dict[str, str]]:
-        if not host.live:
-            require_system(host, name)
-        return is_booted(host), os_release(host)
-
-    booted, release = probe() if image is None else unless_hung(probe, name)
+    if not host.live:
+        require_system(host, name)
+    booted, release = is_booted(host), os_release(host)
     if not booted and args.seconds is not None:
         raise CommandError("--seconds cannot be used with an image: nothing runs in it")
     if image is not None:
@@ -182,14 +178,11 @@ def _judge(
     target = Target(host, name, kind, booted, window, auditing, release, notes, unread)
     today = datetime.datetime.now(datetime.UTC).date()
     with working("checking"):
-        if image is None:
-            gate = judge(target, policy, today)
-        else:
-            gate = unless_hung(lambda: judge(target, policy, today), name)
+        gate = judge(target, policy, today)
     for form, path in formats:
         deliver_text(_report(gate, form), path)
     if args.kubelet_out is not None:
-        unless_hung(lambda: write_kubelet(host, args.kubelet_out), name)
+        write_kubelet(host, args.kubelet_out)
     shown = "text" if formats else args.format or "text"
     sys.stdout.write(_report(gate, shown, screen=True))
     return gate.exit
