@@ -29,7 +29,7 @@ def command():
     return 0
 sys.exit(parent.run_in_child(command))
 """
-SMALL = "sandbox.confine(sandbox.Limits(200 << 20, 20))\n"
+SMALL = "sandbox.confine(sandbox.Limits(200 << 20, 20, what='night'))\n"
 
 
 def run(body: str) -> subprocess.CompletedProcess[str]:
@@ -45,14 +45,14 @@ def test_a_process_that_does_not_end_with_its_command_is_left_as_it_is():
 def test_memory_beyond_the_limit_is_one_line():
     ended = run(SMALL + "bytes(300 << 20)")
     assert ended.returncode == 2
-    assert ended.stderr == "sexton: not enough memory: its input may take 200 MB\n"
+    assert ended.stderr == "sexton: night: not enough memory: reading it may take 200 MB\n"
 
 
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("ctypes.string_at(0)", "it crashed (SIGSEGV)"),
-        ("os.abort()", "it crashed (SIGABRT)"),
+        ("ctypes.string_at(0)", "it crashed (SIGSEGV): damaged or hostile input"),
+        ("os.abort()", "it crashed (SIGABRT): damaged or hostile input"),
         ("os.kill(os.getpid(), signal.SIGXCPU)", "it exceeded the CPU time"),
         ("signal.alarm(0); os.kill(os.getpid(), signal.SIGALRM)", "it exceeded the time"),
     ],
@@ -60,7 +60,7 @@ def test_memory_beyond_the_limit_is_one_line():
 def test_a_crash_is_one_line_and_exit_2(how: str, words: str):
     ended = run(SMALL + how)
     assert ended.returncode == 2
-    assert ended.stderr.startswith(f"sexton: diagnose failed: {words}")
+    assert ended.stderr.startswith(f"sexton: night: diagnose failed: {words}")
     assert ended.stderr.count("\n") == 1
 
 
@@ -109,7 +109,7 @@ def test_without_seccomp_the_limits_remain_and_it_is_said():
     ended = run(body)
     first, second = ended.stderr.splitlines()
     assert "reading with limits on memory and time only" in first
-    assert second.startswith("sexton: not enough memory")
+    assert second.startswith("sexton: night: not enough memory")
 
 
 def test_where_another_filter_denies_seccomp_itself_prctl_is_used():

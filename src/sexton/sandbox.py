@@ -31,6 +31,7 @@ one file.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import resource
 import signal
@@ -87,22 +88,37 @@ class Limits(NamedTuple):
     """What a confined process may use; `cpu_s` is `None` for a server, which has no end.
 
     `live`: it also reads this node, whose buses and programs it needs, so no call is denied.
+    `what` is the input's path, for messages.
     """
 
     memory_bytes: int
     cpu_s: int | None = None
     live: bool = False
+    what: str = ""
 
 
 #: Whether this process may be confined, and the limits it has.
 _expendable = False
 _in_force: Limits | None = None
+_note: mmap.mmap | None = None
+_MOST_NOTE = 4096
 
 
-def expendable() -> None:
-    """Declare that this process ends with its command, so that it may be limited for good."""
-    global _expendable
-    _expendable = True
+def expendable(note: mmap.mmap | None = None) -> None:
+    """Declare that this process ends with its command, so that it may be limited for good. `note`
+    is a `new_note` of its parent, which reads there what the process was reading when it died."""
+    global _expendable, _note
+    _expendable, _note = True, note
+
+
+def new_note() -> mmap.mmap:
+    """Memory to share with a child."""
+    return mmap.mmap(-1, _MOST_NOTE)
+
+
+def noted(note: mmap.mmap) -> str:
+    """The input that the child confined itself to; empty if it did not."""
+    return note[:].rstrip(b"\0").decode("utf-8", "surrogateescape")
 
 
 def in_force() -> Limits | None:
@@ -119,7 +135,8 @@ def limits_for(*paths: str | os.PathLike[str], growing: bool = False) -> Limits:
     """
     total = sum(_size(os.fspath(path)) for path in paths)
     memory = _MOST_BYTES if growing else min(_LEAST_BYTES + _TIMES * total, _MOST_BYTES)
-    return Limits(memory, _LEAST_S + total // _BYTES_A_SECOND)
+    what = os.fspath(paths[0]) if paths else "standard input"
+    return Limits(memory, _LEAST_S + total // _BYTES_A_SECOND, what=what)
 
 
 def confine(limits: Limits, quiet: bool = False) -> None:
@@ -141,6 +158,9 @@ def confine(limits: Limits, quiet: bool = False) -> None:
     if missing and not quiet:
         print(f"sexton: {missing}; reading with limits on memory and time only", file=sys.stderr)
     _in_force = limits
+    if _note is not None:
+        name = os.fsencode(limits.what)[:_MOST_NOTE]
+        _note[: len(name)] = name
 
 
 def confine_child(memory_bytes: int, cpu_s: int) -> None:
@@ -183,8 +203,9 @@ def largest_read() -> int:
     return _UNCONFINED_READ if _in_force is None else _in_force.memory_bytes // 2
 
 
-def cause_of_death(number: int) -> str:
-    """Why a process died of this signal, for messages; empty if another process sent it."""
+def cause_of_death(number: int, reading: str) -> str:
+    """Why a process died of this signal, for messages; empty if another process sent it. `reading`
+    is its untrusted input, empty if it had none."""
     words = {
         signal.SIGXCPU: "it exceeded the CPU time limit for its input",
         signal.SIGALRM: "it exceeded the time limit for its input",
@@ -193,7 +214,7 @@ def cause_of_death(number: int) -> str:
     crashes = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
     if number in crashes:
         name = signal.Signals(number).name
-        return f"it crashed ({name}): its input is damaged or hostile, or this is a bug"
+        return f"it crashed ({name}): {'damaged or hostile input' if reading else 'a bug'}"
     return next((text for signalled, text in words.items() if signalled == number), "")
 
 

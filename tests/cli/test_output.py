@@ -262,6 +262,21 @@ def test_the_mode_of_a_file_that_another_user_put_there_is_not_kept(tmp_path: Pa
     assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (0, 0o600)
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("link", [False, True], ids=["pipe", "link"])
+def test_a_pipe_that_another_user_put_there_gets_nothing(tmp_path: Path, link: bool):
+    """They would read what only we may read: writing does not create it, so no sysctl helps."""
+    pipe, out = tmp_path / "pipe", tmp_path / "out"
+    os.mkfifo(pipe)
+    if link:
+        out.symlink_to("/dev/null")
+    else:
+        os.rename(pipe, out)
+    os.chown(out, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(CommandError, match="of user 65534; not written to"):
+        write_whole(str(out), (b"new",))
+
+
 def test_what_fails_half_way_leaves_the_old_one_and_no_rest(tmp_path: Path):
     path = tmp_path / "plan.json"
     path.write_bytes(b"old")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.cure.journal import (
+    AUDIT_LOG,
     COMPLETE,
     ROLLED_BACK,
     RUNNING,
@@ -168,3 +169,38 @@ def test_a_full_disk_ends_it_before_anything_is_done(state: State, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CommandError, match="without a journal"):
         open_run(state, plan(), {})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("before", {"step": ["1-stop"], "before": {}}),
+        ("before", {"step": "1-stop", "before": [1]}),
+        ("done", {"step": "1-stop", "outcome": True}),
+        ("done", {"step": "1-stop", "outcome": {"said": {}}}),
+        ("undone", {"step": {}}),
+        ("end", {"how": {}, "why": ""}),
+        ("end", {"how": COMPLETE, "why": 5}),
+        ("end", {"how": COMPLETE, "why": "", "unix": float("inf")}),
+    ],
+)
+def test_a_line_of_another_shape_is_one_line_of_error(state: State, line):
+    kind, value = line
+    run = journal_of(state, BEFORE).run
+    text = json.dumps({"kind": kind, "unix": 1.0, **value})
+    state.append(f"{RUNS}/{run}.jsonl", text.encode())
+    with pytest.raises(CommandError, match="malformed journal"):
+        read_run(state, run)
+
+
+@pytest.mark.parametrize("when", ["x", None, [1], float("nan"), 1e300, 1 << 64, True])
+def test_a_line_of_the_audit_log_without_a_time_is_skipped(state: State, when):
+    log_event(state, "plan made")
+    state.append(AUDIT_LOG, json.dumps({"event": "x", "unix": when}).encode())
+    assert [line["event"] for line in audit_log(state)] == ["plan made"]
+
+
+def test_a_line_too_deep_to_parse_is_skipped(state: State):
+    log_event(state, "plan made")
+    state.append(AUDIT_LOG, b"[" * 100_000)
+    assert [line["event"] for line in audit_log(state)] == ["plan made"]

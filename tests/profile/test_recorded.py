@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,12 +15,30 @@ from sexton.errors import StoreError
 from sexton.model.profile import Facts, Heat, Profile
 from sexton.profile import recorded
 from sexton.profile.heat import heat_of
-from sexton.profile.recorded import RecordedPiece, ends_of, read_seconds, recorded_pieces
+from sexton.profile.recorded import (
+    RecordedPiece,
+    check_annex,
+    ends_of,
+    read_seconds,
+    recorded_pieces,
+)
 from sexton.store.annex import Annex
+from sexton.store.verify import verify
 from tests.support.annexes import annex, samples, with_stacks
+from tests.support.cli import sexton
 from tests.support.examples import examples
 from tests.support.profiles import SECOND, Sample, profile_of
-from tests.support.recordings import HOSTILE, WALL_S, damage_table, scratch, simple, write_sealed
+from tests.support.recordings import (
+    HOSTILE,
+    WALL_S,
+    damage_table,
+    manifest_of,
+    replace_table,
+    resign,
+    scratch,
+    simple,
+    write_sealed,
+)
 
 NAMES = st.sampled_from([*HOSTILE, "main", "k:vfs_read", "k:do_idle", "?:x"])
 SAMPLES = st.builds(
@@ -182,3 +202,60 @@ def test_where_nodes_end_follows_from_their_depths(steps):
         for here in range(len(depth))
     ]
     assert ends_of(np.array(depth, np.int32)).tolist() == expected
+
+
+#: Of the samples of `sealed`: a table of an annex, one of its columns, and values that are invalid.
+INVALID = [
+    ("node", "depth", [0, 3, 2]),
+    ("node", "depth", [0, -1, 2]),
+    ("node", "depth", [0, 0, 1]),
+    ("node", "frame", [0, 1, 99]),
+    ("frame", "kind", [0, 1, 9]),
+    ("frame", "name", ["", None, "x"]),
+    ("thread", "tid", ["7"]),
+    ("sample", "node", [2, -1]),
+    ("sample", "who", [-1, 0]),
+    ("sample", "cpu", [0, 1 << 30]),
+    ("sample", "cpu", [0, None]),
+    ("sample", "time_us", [10_500_000, 10_000_000]),
+    ("sample", "time_us", [10_000_000, 1 << 62]),
+    ("heat", "second", [float("nan")]),
+    ("heat", "second", [1 << 62]),
+    ("heat", "busy", [-1]),
+]
+
+
+@pytest.mark.parametrize(("name", "column", "values"), INVALID)
+def test_an_annex_with_values_that_cannot_be_is_invalid_for_readers_and_for_verify(
+    tmp_path, name, column, values
+):
+    profile = profile_of(
+        [Sample(10 * SECOND, 0, ("main",)), Sample(10 * SECOND + 500, 0, ("main",))]
+    )
+    piece = sealed(tmp_path, profile)
+    found = piece.annex.table(name)
+    assert found.num_rows == len(values)
+    assert verify(tmp_path, check_annex=check_annex).troubles == []
+    changed = found.set_column(found.column_names.index(column), column, pa.array(values))
+    sink = pa.BufferOutputStream()
+    pq.write_table(changed, sink, store_schema=False)
+    replace_table(piece.path, name, sink.getvalue().to_pybytes())
+    (piece,) = recorded_pieces(tmp_path)
+    with pytest.raises(StoreError, match=piece.annex.name):
+        check_annex(piece.annex)
+    (trouble,) = verify(tmp_path, check_annex=check_annex).troubles
+    assert trouble.place.startswith(f"segments/{piece.path.parent.name}/{piece.annex.name}")
+    ended = sexton("recording", "verify", tmp_path)
+    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("events", [3, [["x"]], [["x", "often", 1]], [["x", -1, None]]])
+def test_events_of_an_annex_that_are_no_events_are_invalid(tmp_path, events):
+    profile = profile_of([Sample(10 * SECOND, 0, ("main",))])
+    piece = sealed(tmp_path, profile)
+    told = manifest_of(piece.path)
+    told["profile"]["events"] = events
+    resign(piece.path, told)
+    (piece,) = recorded_pieces(tmp_path)
+    with pytest.raises(StoreError, match="cannot be understood"):
+        check_annex(piece.annex)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton import sandbox
+from sexton.model.window import Batch
 from sexton.store.encoding import MONO, POSITION, WALL
 from sexton.store.journal import JOURNAL
 from sexton.store.recording import Recording
@@ -31,6 +32,7 @@ from tests.explorer.server.asking import serving
 from tests.support.cli import ENVIRONMENT, SEXTON, reader_of, sexton
 from tests.support.recordings import (
     WALL_S,
+    cores,
     marks,
     replace_table,
     simple,
@@ -123,8 +125,31 @@ def backwards(opened: Path) -> None:
     write_journal(opened, [*lines, *({"ends": {"mark": end}} for end in ends)])
 
 
+def missing_value(opened: Path) -> None:
+    """No text in a mark: what every reader of it needs."""
+    batch = encode(MARK, [marks(3, 2.0)])[0]
+    columns = [*batch.columns[:-1], pa.array(["a", None, "c"])]
+    vouch(opened, "mark", stream_of(pa.record_batch(columns, batch.schema.names)), ".arrows")
+
+
+def no_moment(opened: Path) -> None:
+    """Rows that were read at no time."""
+    batch = encode(MARK, [marks(3, 2.0)])[0]
+    columns = [pa.array([2.0, float("nan"), 2.0]), *batch.columns[1:]]
+    vouch(opened, "mark", stream_of(pa.record_batch(columns, batch.schema.names)), ".arrows")
+
+
+def twice(opened: Path) -> None:
+    """Two columns of one name."""
+    batch = encode(MARK, [marks(3, 2.0)])[0]
+    names = [*batch.schema.names, "text"]
+    columns = [*batch.columns, batch.columns[-1]]
+    vouch(opened, "mark", stream_of(pa.record_batch(columns, names)), ".arrows")
+
+
 OPEN: list[Callable[[Path], None]] = [
     bad_offsets, rows_without_bytes, other_types, no_times, packed_zeros, backwards,
+    missing_value, no_moment, twice,
 ]  # fmt: skip
 
 
@@ -143,6 +168,12 @@ def test_an_open_segment_made_to_hurt_is_named_skipped_and_damaged(
     assert any("mark" in note for note in take_over(tmp_path)), "a recorder seals the rest"
     assert not list((tmp_path / "open").iterdir()), "and does not meet it again"
     assert len(Recording(tmp_path).segments[0].batches(CORE)) == 2
+
+
+def parquet(found: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(found, sink, store_schema=False)
+    return sink.getvalue().to_pybytes()
 
 
 def constant_rows(millions: int) -> bytes:
@@ -214,6 +245,58 @@ def test_codes_that_lead_out_of_their_dictionary_are_never_looked_up(tmp_path: P
     assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED]
 
 
+EVENT = tables()["kernel_event"]
+
+
+@pytest.mark.parametrize(
+    "fields", ["[]", "null", "{", '{"queue": []}', '{"queue": null}', '{"queue": 1.5}', None]
+)
+def test_fields_of_an_event_that_no_detector_could_use_are_damage(
+    tmp_path: Path, fields: str | None
+):
+    """Detectors look queues and cores up by them. The whole diagnosis failed on such a text, and
+    `verify` called the recording whole."""
+    line = EVENT("reset", "nic_reset", "a", 5, WALL_S, {"nic": "eth0"})
+    flush = {**simple(1.0), EVENT: [Batch(2.0, WALL_S + 2.0, (line,))]}
+    segment = write_sealed(tmp_path, [flush])
+    found = pq.read_table(pa.BufferReader(table_of(segment, "kernel_event")))
+    place = found.column_names.index("fields")
+    found = found.set_column(place, "fields", pa.array([fields], pa.string()))
+    replace_table(segment, "kernel_event", parquet(found))
+    assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED]
+    ended = sexton("diagnose", "--from", tmp_path)
+    assert (ended.returncode, ended.stderr) == (3, b"")
+    assert b"1 damaged or foreign piece skipped" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "column", [pa.array([0.0, float("nan")]), pa.array([0, None]), pa.array([0.5, 1.5])]
+)
+def test_numbers_that_are_no_whole_numbers_are_damage(tmp_path: Path, column: pa.Array):
+    segment = write_sealed(tmp_path, [{CORE: [cores(2.0)]}])
+    found = pq.read_table(pa.BufferReader(table_of(segment, "core_times")))
+    place = found.column_names.index("cpu")
+    replace_table(segment, "core_times", parquet(found.set_column(place, "cpu", column)))
+    recording = Recording(tmp_path)
+    assert recording.segments[0].batches(CORE) == []
+    assert any("column cpu" in problem for problem in recording.problems)
+    assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED]
+
+
+def test_statistics_that_differ_from_the_columns_are_damage(tmp_path: Path):
+    """Readers choose row groups by them, so rows would be passed over."""
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    content = table_of(segment, "core_times")
+    edge = struct.pack("<d", 2.0)
+    footer = content.rindex(edge)  # the statistics are in the footer
+    replace_table(
+        segment, "core_times", content[:footer] + struct.pack("<d", 7.0) + content[footer + 8 :]
+    )
+    assert [trouble.detail for trouble in verify(tmp_path).troubles] == [
+        "its statistics differ from its columns"
+    ]
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300])
 def test_readings_without_a_time_are_not_used(tmp_path: Path, value: float):
     segment = write_sealed(tmp_path, [simple(1.0)])
@@ -221,9 +304,7 @@ def test_readings_without_a_time_are_not_used(tmp_path: Path, value: float):
     place = listed.column_names.index(MONO)
     times = listed.column(MONO).to_pylist()
     listed = listed.set_column(place, listed.schema.field(place), pa.array([value, *times[1:]]))
-    made = pa.BufferOutputStream()
-    pq.write_table(listed, made, store_schema=False)
-    replace_table(segment, "reading", made.getvalue().to_pybytes())
+    replace_table(segment, "reading", parquet(listed))
     recording = Recording(tmp_path)
     assert recording.segments[0].readings() is None
     assert any("no valid time" in problem for problem in recording.problems)
@@ -269,10 +350,8 @@ def test_memory_that_a_check_did_not_foresee_is_bounded(tmp_path: Path):
     columns[POSITION] = np.zeros(number, np.int32)
     text = pa.DictionaryArray.from_arrays(np.zeros(number, np.int8), ["x" * 2000])
     found = pa.table({**columns, "text": text})
-    sink = pa.BufferOutputStream()
-    pq.write_table(found, sink, store_schema=False)
     segment = write_sealed(tmp_path, [simple(1.0)])
-    replace_table(segment, "mark", sink.getvalue().to_pybytes(), number)
+    replace_table(segment, "mark", parquet(found), number)
     ended = sexton("recording", "verify", tmp_path)
     assert ended.returncode == 1, ended.stderr
     assert b"mark.parquet" in ended.stdout

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sexton.errors import StoreError
 from sexton.store.layout import (
+    ASIDE,
     Lock,
     is_locked,
     parse_name,
@@ -21,6 +22,7 @@ from sexton.store.layout import (
     segment_name,
     segments_in,
     write_whole,
+    written_aside,
 )
 from sexton.store.pins import Pin, add_pin
 from tests.support.recordings import BOOT, simple, write_open, write_sealed
@@ -117,3 +119,23 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path):
     with pytest.raises(OSError, match="directory"):
         write_whole(tmp_path / "status.json", b"two")
     assert os.listdir(tmp_path) == ["status.json"]
+
+
+def test_a_file_that_another_user_left_under_a_temporary_name_gets_nothing(tmp_path: Path):
+    """They may have it open, and would read what is private."""
+    target = tmp_path / "core_times.parquet"
+    left = tmp_path / f"{ASIDE}{target.name}"
+    left.write_bytes(b"")
+    with left.open("rb") as theirs:
+        with written_aside(target) as stream:
+            stream.write(b"private")
+        assert (theirs.read(), target.read_bytes()) == (b"", b"private")
+
+
+def test_a_file_is_private_under_a_umask_that_takes_everything(tmp_path: Path):
+    before = os.umask(0o777)
+    try:
+        write_whole(tmp_path / "pin.json", b"{}")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "pin.json").stat().st_mode) == 0o600

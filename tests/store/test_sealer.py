@@ -307,8 +307,7 @@ def test_a_segment_that_crashes_its_reader_is_set_aside_and_the_others_are_seale
     done = seal_finished(tmp_path, apart=True)
     assert (done.sealed, done.error) == (2, 0)
     assert done.notes == [
-        f"{opened[1]}: cannot be read: it crashed (SIGSEGV): its input is damaged or hostile,"
-        " or this is a bug",
+        f"{opened[1]}: cannot be read: it crashed (SIGSEGV): damaged or hostile input",
         f"{opened[1]}: kept as it is, under segments/",
     ]
     assert list((tmp_path / "open").iterdir()) == []

@@ -40,9 +40,9 @@ def confine_directory(path: str, booted: bool) -> None:
     if not os.path.isdir(path):
         return
     if booted:
-        confine(Limits(_BOOTED_BYTES, None, live=True))
+        confine(Limits(_BOOTED_BYTES, None, live=True, what=path))
     else:
-        confine(Limits(_DIRECTORY_BYTES, _DIRECTORY_S))
+        confine(Limits(_DIRECTORY_BYTES, _DIRECTORY_S, what=path))
 
 
 def protected_rules() -> tuple[Rule, ...]:

@@ -196,11 +196,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _too_large() -> int:
+    from sexton.model.text import printable
     from sexton.sandbox import in_force
 
     limits = in_force()
-    allowed = "" if limits is None else f": its input may take {limits.memory_bytes >> 20} MB"
-    print(f"sexton: not enough memory{allowed}", file=sys.stderr)
+    if limits is None:
+        print("sexton: not enough memory", file=sys.stderr)
+    else:
+        most = f"reading it may take {limits.memory_bytes >> 20} MB"
+        print(f"sexton: {printable(limits.what)}: not enough memory: {most}", file=sys.stderr)
     return 2
 
 
@@ -208,16 +212,17 @@ def _bug(error: Exception) -> int:
     import traceback
 
     from sexton.model.text import printable
+    from sexton.sandbox import in_force
 
     if sys.flags.dev_mode:
         raise error
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{place.filename.rpartition('/')[2]} line {place.lineno}"
-    what = printable(f"{type(error).__name__}: {error}")
-    print(
-        f"sexton: internal error: {what} ({where}); for a traceback: python -X dev -m sexton",
-        file=sys.stderr,
-    )
+    limits = in_force()
+    # A value that no check foresaw: what others made is more often wrong than we are.
+    named = None if limits is None else f"{limits.what}: cannot be understood"
+    what = printable(f"{named or 'internal error'}: {type(error).__name__}: {error}")
+    print(f"sexton: {what} ({where}); for a traceback: python -X dev -m sexton", file=sys.stderr)
     return 2
 
 

@@ -120,8 +120,9 @@ def write_whole(out: str, parts: Iterable[bytes]) -> None:
     """Write a temporary file beside `out`, then rename it.
 
     A new file is `PRIVATE` whatever the umask; a file of ours keeps its mode. A terminal, a pipe or
-    /dev/null is written to and never replaced. A symbolic link is replaced, not followed: in /tmp
-    another user may have created it. Failures are `CommandError`s.
+    /dev/null is written to and never replaced. In /tmp another user may have made what is at `out`:
+    a symbolic link is replaced and not followed, and their pipe is refused. Failures are
+    `CommandError`s.
     """
     if "\0" in out:
         raise CommandError("a path cannot contain a NUL byte")
@@ -158,7 +159,16 @@ def _is_stream(out: str) -> bool:
         return False
     if stat.S_ISBLK(found) or stat.S_ISSOCK(found):
         raise CommandError(f"{out}: is a {'disk' if stat.S_ISBLK(found) else 'socket'}, not a file")
-    return stat.S_ISCHR(found) or stat.S_ISFIFO(found) or _is_open_file(out)
+    if _is_open_file(out):
+        return True
+    if not (stat.S_ISCHR(found) or stat.S_ISFIFO(found)):
+        return False
+    # Only what we or root made leads to a stream; a terminal belongs to the user of its session.
+    for about in (os.stat(out, follow_symlinks=False), os.stat(out)):
+        ours = about.st_uid in (0, os.geteuid())
+        if not ours and (stat.S_ISLNK(about.st_mode) or stat.S_ISFIFO(about.st_mode)):
+            raise CommandError(f"{out}: a pipe or link of user {about.st_uid}; not written to")
+    return True
 
 
 _OPEN_FILES = "/proc/self/fd"

@@ -20,6 +20,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from mmap import mmap
 
 from sexton import sandbox
 from sexton.host.stuck import Thread, Watch
@@ -69,6 +70,7 @@ def run_in_child(
     call that is stuck, and remove what that call was making.
     """
     reader, writer = os.pipe()
+    note = sandbox.new_note()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     parent = os.getpid()
     child = os.fork()
@@ -77,7 +79,7 @@ def run_in_child(
         killed = _verb(sys.argv[1:]) in _KILLED
         sandbox.end_with(parent, signal.SIGKILL if killed else signal.SIGTERM)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        sandbox.expendable()
+        sandbox.expendable(note)
         status = command()
         remaining = left()
         if remaining is not None:
@@ -90,7 +92,7 @@ def run_in_child(
         os._exit(status)
     os.close(writer)
     os.set_blocking(reader, False)
-    return _Child(child, reader).await_end()
+    return _Child(child, reader, note).await_end()
 
 
 def _detach() -> None:
@@ -106,9 +108,10 @@ def _detach() -> None:
 class _Child:
     """The process that runs the command."""
 
-    def __init__(self, pid: int, reader: int) -> None:
+    def __init__(self, pid: int, reader: int, note: mmap) -> None:
         self._pid = pid
         self._reader = reader
+        self._note = note
         self._watch = Watch(pid)
         #: The signals that asked it to end.
         self._asked: list[int] = []
@@ -126,7 +129,7 @@ class _Child:
                 continue
             ended, how = os.waitpid(self._pid, os.WNOHANG)
             if ended:
-                return _status(os.waitstatus_to_exitcode(how))
+                return _status(os.waitstatus_to_exitcode(how), sandbox.noted(self._note))
             if came is None and known is not None:
                 return known
             with contextlib.suppress(BlockingIOError):
@@ -182,12 +185,15 @@ class _Child:
         return False
 
 
-def _status(code: int) -> int:
+def _status(code: int, reading: str) -> int:
     """The exit status of a child that ended; prints a line if it was killed."""
     if code >= 0:
         return code
-    why = sandbox.cause_of_death(-code)
+    why = sandbox.cause_of_death(-code, reading)
     if not why:
         return 128 - code
-    print(f"sexton: {_verb(sys.argv[1:])} failed: {why}", file=sys.stderr)
+    from sexton.model.text import printable
+
+    place = f"{printable(reading)}: " if reading else ""
+    print(f"sexton: {place}{_verb(sys.argv[1:])} failed: {why}", file=sys.stderr)
     return 2

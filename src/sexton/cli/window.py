@@ -14,7 +14,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli.options import add_root, need_recorder, seconds
-from sexton.errors import CommandError
+from sexton.errors import CommandError, StoreError
 
 if TYPE_CHECKING:
     from sexton.model.diagnosis import Cost
@@ -119,6 +119,8 @@ def read_archived(path: str) -> tuple[Window, Cost]:
                 snapshots = read_archive(stream)
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror}") from None
+        except StoreError as error:
+            raise CommandError(f"{path}: {error}") from None
     with Sampler(Host(snapshots[0].files, live=False)) as sampler:
         window = sampler.replay((snapshot.files, snapshot.moment) for snapshot in snapshots)
     return window, cost_of(window, "replayed from an archive")

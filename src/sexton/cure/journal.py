@@ -161,7 +161,7 @@ def log_event(state: State, event: str, **details: Any) -> None:
 def audit_log(state: State) -> Iterator[dict[str, Any]]:
     """All complete lines of the audit log, oldest first."""
     for line in _objects((state.read(AUDIT_LOG) or b"").split(b"\n")):
-        if "event" in line and "unix" in line:
+        if "event" in line and _is_moment(line.get("unix")):
             yield line
 
 
@@ -275,7 +275,7 @@ def read_run(state: State, run: str) -> Run:
 def _objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """JSON objects, one per line; a line cut off by a crash is skipped."""
     for raw in lines:
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             line = json.loads(raw)
             if isinstance(line, dict):
                 yield line
@@ -293,25 +293,52 @@ def _parse_run(id_: str, lines: list[dict[str, Any]], torn: int) -> Run:
     if first.get("schema") != SCHEMA:
         raise CommandError(f"apply {id_}: {printable(str(first.get('schema')))} is not {SCHEMA}")
     try:
-        run = Run(id_, from_json(first["plan"]), first["unix"], start=first["start"], torn=torn)
+        start = _object(first, "start")
+        run = Run(id_, from_json(first["plan"]), _moment(first), start=start, torn=torn)
         by_step: dict[str, StepRecord] = {}
         for line in lines[1:]:
             match line["kind"]:
                 case "before":
-                    record = by_step[line["step"]] = StepRecord(line["step"], line["before"])
+                    record = StepRecord(_text(line, "step"), _object(line, "before"))
+                    by_step[record.step] = record
                     run.records.append(record)
                 case "done":
-                    by_step[line["step"]].outcome = line["outcome"]
+                    outcome = _object(line, "outcome")
+                    _text({"said": "", **outcome}, "said")
+                    by_step[_text(line, "step")].outcome = outcome
                 case "undone":
-                    by_step[line["step"]].undone = True
+                    by_step[_text(line, "step")].undone = True
                 case "end":
-                    run.ended, run.ended_why = line["how"], line["why"]
-                    run.ended_unix = line["unix"]
+                    run.ended, run.ended_why = _text(line, "how"), _text(line, "why")
+                    run.ended_unix = _moment(line)
                 case "rolled_back":
                     run.rolled_back = True
     except (PlanError, KeyError, TypeError) as error:
         raise CommandError(f"apply {id_}: malformed journal: {error}") from None
     return run
+
+
+def _is_moment(value: object) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and 0 <= value < 1e11  # type: ignore[operator]
+
+
+def _moment(line: Mapping[str, Any]) -> float:
+    if not _is_moment(line["unix"]):
+        raise TypeError("unix is not a time")
+    return float(line["unix"])
+
+
+def _object(line: Mapping[str, Any], name: str) -> dict[str, Any]:
+    if not isinstance(line[name], dict):
+        raise TypeError(f"{name} is not an object")
+    return dict(line[name])
+
+
+def _text(line: Mapping[str, Any], name: str) -> str:
+    if not isinstance(line[name], str):
+        raise TypeError(f"{name} is not text")
+    return str(line[name])
 
 
 def latest_run(state: State) -> Run | None:

@@ -332,8 +332,8 @@ class LiveWriter:
             self._require_unit_path(path)
         with _parent_of(path) as (parent, name):
             os.mkdir(name, 0o755, dir_fd=parent)
+            os.chmod(name, 0o755 if like is None else like.mode, dir_fd=parent)  # not the umask's
             if like is not None:
-                os.chmod(name, like.mode, dir_fd=parent)
                 os.chown(name, like.uid, like.gid, dir_fd=parent, follow_symlinks=False)
             os.fsync(parent)
 

@@ -45,6 +45,7 @@ from sexton.model.profile import (
     Facts,
     Frames,
     Heat,
+    Kind,
     Profile,
     Thread,
     Tree,
@@ -60,6 +61,10 @@ if TYPE_CHECKING:
 
 #: Trees kept in memory: the next query is often for a neighbouring range.
 _MOST_TREES = 4
+#: More than Linux supports.
+MOST_CORES = 1 << 16
+#: A second of heat, and a sample's whole microseconds, begin before the first sample does.
+_SLACK_S = 2
 
 
 class RecordedPiece:
@@ -188,18 +193,29 @@ def _sum_up(facts: Facts, annexes: list[Annex]) -> None:
         setattr(facts, name, sum(known) if known else None)
 
 
+def check_annex(annex: Annex) -> None:
+    """Read all of it as its readers do; `StoreError` if they could not."""
+    read_heat(annex)
+    read_profile(annex, Stacks(annex))
+    facts_of(annex)
+
+
 def read_seconds(annex: Annex) -> Heat:
     """Heat by the second; `cells` has no columns."""
     found = annex.table("heat")
     with _sensible(annex):
-        return Heat(
-            _column(found, "second", np.int64),
+        heat = Heat(
+            _during(annex, _column(found, "second", np.int64), 1),
             _column(found, "cpu", np.int32),
             _column(found, "samples", np.int32),
             _column(found, "busy", np.int32),
             _column(found, "kernel", np.int32),
             np.zeros((found.num_rows, 0), np.uint16),
         )
+        _places(heat.cpu, MOST_CORES)
+        if any(part.min(initial=0) < 0 for part in (heat.samples, heat.busy, heat.kernel)):
+            raise ValueError("heat below zero")
+        return heat
 
 
 def read_heat(annex: Annex) -> Heat:
@@ -223,7 +239,26 @@ def _fixed(chunk: pa.Array, width: int) -> npt.NDArray[np.uint8]:
 
 
 def _column(found: pa.Table, name: str, kind: Any) -> Any:
-    return found.column(name).to_numpy().astype(kind, copy=False)
+    """A column of whole numbers, none of them missing or too large; `ValueError` for others."""
+    column = found.column(name)
+    if column.null_count or not pa.types.is_integer(column.type):
+        raise ValueError(f"{name} is not a column of numbers")
+    stored = column.to_numpy()
+    if len(stored) and not np.can_cast(stored.dtype, kind):
+        limits = np.iinfo(kind)
+        if not limits.min <= int(stored.min()) <= int(stored.max()) <= limits.max:
+            raise ValueError(f"{name} holds a number that is too large")
+    return stored.astype(kind, copy=False)
+
+
+def _during(annex: Annex, times: I64, per_second: int) -> I64:
+    """Check that times are in order and within the span of their annex."""
+    if len(times):
+        first, last = (edge[0] * per_second for edge in (annex.start, annex.end))
+        slack = _SLACK_S * per_second
+        if not first - slack <= times[0] <= times[-1] <= last + slack or (np.diff(times) < 0).any():
+            raise ValueError("a time is out of order or outside its span")
+    return times
 
 
 @contextmanager
@@ -236,9 +271,9 @@ def _sensible(annex: Annex) -> Iterator[None]:
         raise StoreError(f"{annex.name}: cannot be understood: {printable(first)}") from None
 
 
-def _places(found: Any, most: int) -> Any:
+def _places(found: Any, most: int, least: int = -1) -> Any:
     """Check indices into a list of `most` items; -1 is none of them."""
-    if len(found) and not -1 <= found.min() <= found.max() < most:
+    if len(found) and not least <= found.min() <= found.max() < most:
         raise ValueError("an index is out of range")
     return found
 
@@ -263,12 +298,22 @@ class Stacks:
             _column(frames, "kind", np.uint8),
         )
         frame = _column(nodes, "frame", np.int32)
-        if len(depth) == 0 or depth[0] != 0 or frame.max() >= len(named) or frame.min() < 0:
-            raise StoreError(f"{annex.name}: stacks do not form a tree")
+        # Below the root, each node is at most one level deeper than the one before it.
+        if (
+            not len(depth)
+            or depth[0]
+            or depth[1:].min(initial=1) < 1
+            or np.diff(depth).max(initial=0) > 1
+        ):
+            raise ValueError("stacks do not form a tree")
+        _places(frame, len(named), 0)
+        _places(named.kinds, len(Kind), 0)
+        if len(frame) != len(depth) or len({*map(len, (named.names, named.modules))}) != 1:
+            raise ValueError("stacks do not form a tree")
         self.tree = Tree(frame, depth, ends_of(depth), named)
         threads = annex.table("thread")
-        columns = (_column(threads, "pid", np.int64).tolist(), threads.column("tid").to_pylist())
-        self.threads = tuple(map(Thread, *columns, _names(threads.column("comm"))))
+        pids, tids = (_column(threads, name, np.int64).tolist() for name in ("pid", "tid"))
+        self.threads = tuple(map(Thread, pids, tids, _names(threads.column("comm"))))
         self.cgroups = _names(annex.table("cgroup").column("path"))
         who = annex.table("who")
         self.who_thread = _places(_column(who, "thread", np.int32), len(self.threads))
@@ -289,17 +334,17 @@ def read_profile(
             if _touches(source.metadata.row_group(group), start_ns, end_ns)
         ]
         found = source.read(groups=wanted)
-        time_us: I64 = _column(found, "time_us", np.int64)
+        time_us = _during(annex, _column(found, "time_us", np.int64), 1_000_000)
         rows = _inside(time_us, start_ns, end_ns)
-        who = _places(_column(found, "who", np.int32)[rows], len(stacks.who_thread))
+        who = _places(_column(found, "who", np.int32)[rows], len(stacks.who_thread), 0)
         weighted = "weight" in found.column_names
         return Profile(
             time_ns=time_us[rows] * 1000,
-            cpu=_column(found, "cpu", np.int32)[rows],
+            cpu=_places(_column(found, "cpu", np.int32)[rows], MOST_CORES),
             thread=stacks.who_thread[who],
             cgroup=stacks.who_cgroup[who],
             event=stacks.who_event[who],
-            node=_places(_column(found, "node", np.int32)[rows], len(stacks.tree)),
+            node=_places(_column(found, "node", np.int32)[rows], len(stacks.tree), 0),
             weight=_column(found, "weight", np.int64)[rows] if weighted else None,
             threads=stacks.threads,
             cgroups=stacks.cgroups,
@@ -353,7 +398,11 @@ def clock_of(annex: Annex) -> Clock:
 def _events(annex: Annex) -> tuple[Event, ...]:
     with _sensible(annex):
         events = annex.manifest.get("profile", {}).get("events", ())
-        return tuple(Event(unescape(str(name)), hertz, period) for name, hertz, period in events)
+        found = [Event(unescape(str(name)), hertz, period) for name, hertz, period in events]
+        for number in (number for event in found for number in event[1:]):
+            if number is not None and not (type(number) is int and 0 <= number < 1 << 62):
+                raise ValueError("an event's rate is not a number")
+        return tuple(found)
 
 
 def _unescaped(text: object) -> str | None:

@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 from sexton.errors import StoreError, first_line
 from sexton.model.text import printable
 from sexton.record.sampler import Worker
-from sexton.store.layout import ASIDE, read_plain, write_all
+from sexton.store.layout import ASIDE, new_file, read_plain, write_all
 
 #: Schemes tested with pyarrow, or aliases of those.
 SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
@@ -130,8 +130,7 @@ class Directory:
             raise OSError(0, f"{self.path} is not the filesystem it was at the start")
         with self._parent(name, make=True) as (place, last):
             aside = f"{ASIDE}{last}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(aside, flags, 0o600, dir_fd=place)
+            descriptor = new_file(aside, place)
             try:
                 try:
                     end = 0

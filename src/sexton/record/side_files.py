@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sexton.store.layout import ASIDE
+from sexton.store.layout import ASIDE, new_file
 from sexton.store.pins import Pin, add_pin, take_marks
 
 #: Pins that wait for a hanging disk; past it the oldest is dropped.
@@ -142,8 +142,7 @@ def write_status(directory: Path, status: Mapping[str, Any]) -> None:
     """Replace the status. Not synced, since it is worthless after a crash; on a full disk the old
     one stays, and the recording itself says why."""
     aside = directory / f"{ASIDE}{NAME}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.suppress(OSError):
-        with os.fdopen(os.open(aside, flags, 0o600), "wb") as stream:
+        with os.fdopen(new_file(aside), "wb") as stream:
             stream.write(json.dumps(status).encode())
         aside.rename(directory / NAME)

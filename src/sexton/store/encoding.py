@@ -45,9 +45,11 @@ _ESCAPED = re.compile(r"\\(\\|x[0-9a-f]{2}|u[0-9a-f]{4})")
 
 
 class _Shape(NamedTuple):
-    """Columns with their types, and a function that gets their values from a row."""
+    """Columns with their types, those that every row has a value in, and a function that gets the
+    values of a row."""
 
     columns: tuple[tuple[str, str], ...]
+    required: frozenset[str]
     values: Callable[[Row], tuple[Any, ...]]
 
 
@@ -57,8 +59,14 @@ _shapes: dict[type[Row], _Shape] = {}
 def _shape(kind: type[Row]) -> _Shape:
     if kind not in _shapes:
         columns = tuple(columns_of(kind).items())
-        _shapes[kind] = _Shape(columns, values_getter(fields_of(kind)))
+        _shapes[kind] = _Shape(columns, required_of(kind), values_getter(fields_of(kind)))
     return _shapes[kind]
+
+
+def required_of(kind: type[Row]) -> frozenset[str]:
+    """Fields that are never `None`. Those that were added after their table may be."""
+    hints = kind.__annotations__
+    return frozenset(name for name in fields_of(kind) if "None" not in str(hints[name]))
 
 
 def columns_of(kind: type[Row]) -> dict[str, str]:
@@ -91,33 +99,31 @@ def encode_rows(kind: type[Row], batches: Sequence[Batch[Any]]) -> tuple[bytes, 
         array("i", [place for _, _, number in moments for place in range(number)]),
     ]
     try:
-        return _block(shape.columns, times, rows), len(rows), 0
+        return _block(shape, times, rows), len(rows), 0
     except _UNFIT:
         fit = [index for index, row in enumerate(rows) if _fits(shape, row)]
     times = [array(column.typecode, [column[index] for index in fit]) for column in times]
     kept = [rows[index] for index in fit]
-    return _block(shape.columns, times, kept), len(kept), len(rows) - len(kept)
+    return _block(shape, times, kept), len(kept), len(rows) - len(kept)
 
 
 def _fits(shape: _Shape, row: tuple[Any, ...]) -> bool:
     try:
-        for (_, kind), value in zip(shape.columns, row, strict=True):
-            _column(kind, (value,))
+        for (name, kind), value in zip(shape.columns, row, strict=True):
+            _column(kind, (value,), name in shape.required)
     except _UNFIT:
         return False
     return True
 
 
-def _block(
-    columns: Sequence[tuple[str, str]], times: Sequence[Any], rows: Sequence[tuple[Any, ...]]
-) -> bytes:
+def _block(shape: _Shape, times: Sequence[Any], rows: Sequence[tuple[Any, ...]]) -> bytes:
     head: list[tuple[str, str, str, int]] = []
     body: list[bytes] = []
     for name, made in zip(TIME, times, strict=True):
         head.append((name, made.typecode, "raw", len(made) * made.itemsize))
         body.append(_little(made))
-    for (name, kind), values in zip(columns, zip(*rows, strict=True), strict=bool(rows)):
-        form, content = _column(kind, values)
+    for (name, kind), values in zip(shape.columns, zip(*rows, strict=True), strict=bool(rows)):
+        form, content = _column(kind, values, name in shape.required)
         head.append((name, kind, form, len(content)))
         body.append(content)
     return _packed(head, body)
@@ -129,7 +135,7 @@ def _packed(head: Sequence[object], body: Sequence[bytes]) -> bytes:
     return _LENGTH.pack(len(packed)) + packed
 
 
-def _column(kind: str, values: Sequence[Any]) -> tuple[str, bytes]:
+def _column(kind: str, values: Sequence[Any], required: bool) -> tuple[str, bytes]:
     """One column's form and bytes; raises one of `_UNFIT` for a value that is not of its type."""
     if kind in ("q", "Q", "d"):
         try:
@@ -137,6 +143,8 @@ def _column(kind: str, values: Sequence[Any]) -> tuple[str, bytes]:
                 return "raw", _little(array(kind, values))
         except TypeError:  # some are None, or of the wrong type
             pass
+    if required and None in values:
+        raise TypeError("no value where there must be one")
     if _is_plain(kind, values):
         with contextlib.suppress(UnicodeEncodeError):
             return "json", _json(values)

@@ -241,7 +241,6 @@ def recover(directory: Path) -> Recovered:
     from sexton.store.schema import (
         READINGS,
         check_columns,
-        check_times,
         checked_table,
         read_stream,
         with_unlisted,
@@ -254,11 +253,9 @@ def recover(directory: Path) -> Recovered:
         path = stream_path(directory, name)
         try:
             good, bad = _intact(path, parts)
-            rows = checked_table(name, read_stream(good, path.suffix))
-            check_columns(name, rows.column_names)
-            if name == READING:
-                check_times(rows)
-            found[name] = rows
+            rows = read_stream(good, path.suffix)
+            check_columns(name, rows.schema)
+            found[name] = checked_table(name, rows)
         except (OSError, StoreError) as error:
             problems.append(f"{directory.name}/{path.name}: {first_line(error)}")
             too_large |= isinstance(error, TooLarge)

@@ -310,6 +310,20 @@ def remove(segment: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
+def new_file(path: str | os.PathLike[str], directory: int | None = None) -> int:
+    """A descriptor of a new file, mode 0600, for a temporary name (below an open `directory`).
+
+    What has this name is removed and never opened: it may be a leftover, or a link or a file that
+    another user made, who could read through it what we write.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path, dir_fd=directory)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600, dir_fd=directory)
+    os.fchmod(descriptor, 0o600)  # a umask may take away even that
+    return descriptor
+
+
 def write_whole(path: Path, content: bytes, links: bool = True) -> None:
     """Replace a file atomically: write under a temporary name, sync, rename. Without `links` it
     fails if its directory is a link."""
@@ -317,10 +331,7 @@ def write_whole(path: Path, content: bytes, links: bool = True) -> None:
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW)
     place = os.open(path.parent, flags)
     try:
-        with contextlib.suppress(FileNotFoundError):  # a leftover, or a link to elsewhere
-            os.unlink(aside, dir_fd=place)
-        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(aside, new, 0o600, dir_fd=place)
+        descriptor = new_file(aside, place)
         try:
             write_all(descriptor, content)
             os.fsync(descriptor)
@@ -340,13 +351,11 @@ def written_aside(target: Path) -> Iterator[IO[bytes]]:
     """A stream into a temporary file (0600) that is synced and renamed to `target` at the end, and
     deleted if anything fails."""
     aside = target.with_name(f"{ASIDE}{target.name}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        descriptor = os.open(aside, flags, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
+        with os.fdopen(new_file(aside), "wb") as stream:
             yield stream
             stream.flush()
-            os.fsync(descriptor)
+            os.fsync(stream.fileno())
         aside.rename(target)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -40,7 +40,6 @@ from sexton.store.schema import (
     MONO,
     READINGS,
     WALL,
-    check_times,
     grouped,
     rows_of,
     schema_of,
@@ -248,10 +247,7 @@ class Segment:
             return None if found is None else _select(found, columns)
         try:
             source = self._files.open(self.path, name, self.manifest, coded)
-            found = None if source is None else source.read(columns)
-            if name == READING and found is not None:
-                check_times(found)
-            return found
+            return None if source is None else source.read(columns)
         except StoreError as error:
             if not os.path.lexists(self.path) and name in self.manifest["tables"]:
                 return self._from_successor(name, columns, coded)

@@ -20,7 +20,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +28,20 @@ import pyarrow as pa
 import sexton.model
 from sexton.errors import StoreError, first_line
 from sexton.model.row import Row, fields_of, table
-from sexton.model.text import printable
 from sexton.model.window import Batch
 from sexton.sandbox import largest_read
 from sexton.store.arrays import Ints, numbers, values
-from sexton.store.encoding import MONO, POSITION, TIME, WALL, blocks_in, columns_of, encode_rows
+from sexton.store.encoding import (
+    MONO,
+    POSITION,
+    TIME,
+    WALL,
+    blocks_in,
+    columns_of,
+    encode_rows,
+    required_of,
+    unescape,
+)
 from sexton.store.journal import ARROWS, READING, ROWS, TooLarge
 from sexton.store.layout import FORMAT, MOST_S
 
@@ -129,55 +138,90 @@ def read_stream(flushes: Sequence[bytes], suffix: str) -> pa.Table:
 
 def checked_table(name: str, found: pa.Table) -> pa.Table:
     """The table itself, from a file that may be untrusted; `StoreError` if an offset or code is out
-    of range, or a column has the wrong type."""
+    of range, or a value is none that a recorder writes there. Its columns are those that
+    `check_columns` found right."""
     expected = _expected(name)
     for field, column in zip(found.schema, found.columns, strict=True):
-        if field.name in expected and not _alike(expected[field.name], field.type):
-            wanted = expected[field.name]
-            raise StoreError(f"column {printable(field.name)} is {field.type}, not {wanted}")
         if not pa.types.is_primitive(field.type):  # numbers have neither offsets nor codes
             try:
                 column.validate(full=True)
             except pa.ArrowException as error:
                 raise StoreError(first_line(error)) from None
+        if field.name in expected:
+            _check_values(expected[field.name], column)
     return found
 
 
-def check_columns(name: str, there: Sequence[str]) -> None:
-    """`StoreError` if a table lacks a column that every version has."""
-    required = READINGS.names if name == READING else TIME if name in tables() else ()
-    for column in required:
-        if column not in there:
+def _check_values(wanted: _Expected, column: pa.ChunkedArray) -> None:
+    missing = wanted.required and column.null_count
+    for chunk in column.chunks:
+        if pa.types.is_list(chunk.type):
+            missing = missing or chunk.values.null_count
+        elif pa.types.is_dictionary(chunk.type):
+            missing = missing or chunk.dictionary.null_count
+    if missing:
+        raise StoreError(f"column {wanted.name} lacks a value that every row has")
+    if wanted.name in (MONO, WALL):
+        for chunk in column.chunks:
+            times = chunk.to_numpy()
+            if len(times) and not -MOST_S <= times.min() <= times.max() <= MOST_S:  # refuses NaN
+                raise StoreError("a reading has no valid time")
+    if wanted.is_mapping:
+        for text in column.unique().to_pylist():
+            if text is not None:
+                _mapping(unescape(text))
+
+
+def check_columns(name: str, there: pa.Schema) -> None:
+    """`StoreError` if a table lacks a column that every version has, has one twice, or one has the
+    wrong type."""
+    if len({*there.names}) != len(there):
+        raise StoreError("has two columns of one name")
+    for column, wanted in _expected(name).items():
+        if column in there.names:
+            found = there.field(column).type
+            if not _alike(wanted.type, found):
+                raise StoreError(f"column {column} is {found}, not {wanted.type}")
+        elif wanted.required:
             raise StoreError(f"has no column {column}")
 
 
-def check_times(readings: pa.Table) -> None:
-    """`StoreError` if a reading in the list has no valid time."""
-    for name in {MONO, WALL} & {*readings.column_names}:
-        for chunk in readings.column(name).chunks:
-            if not (np.abs(chunk.to_numpy(zero_copy_only=False)) <= MOST_S).all():
-                raise StoreError("a reading has no valid time")
+class _Expected(NamedTuple):
+    """A column of a table that this version knows. `required`: every version writes it, with a
+    value in every row; fields that were added later may be `None`."""
+
+    name: str
+    type: pa.DataType
+    required: bool
+    is_mapping: bool = False
 
 
 @cache
-def _expected(name: str) -> Mapping[str, pa.DataType]:
-    """The types of a table's columns; empty for a table that this version does not know."""
+def _expected(name: str) -> Mapping[str, _Expected]:
+    """The columns of a table; empty for a table that this version does not know."""
     if name == READING:
-        return {field.name: field.type for field in READINGS}
+        return {field.name: _Expected(field.name, field.type, True) for field in READINGS}
     kind = tables().get(name)
-    return {} if kind is None else {field.name: field.type for field in schema_of(kind)}
+    if kind is None:
+        return {}
+    required, mappings = {*TIME, *required_of(kind)}, _mappings(kind)
+    return {
+        name: _Expected(name, arrow, name in required, name in mappings)
+        for name, arrow in zip(schema_of(kind).names, schema_of(kind).types, strict=True)
+    }
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether a column of one type can be read as the other: any number as a number, codes as the
-    text they stand for."""
+    """Whether a column of one type can be read as the other: integers of any size, any number as a
+    float, codes as the text they stand for."""
     if pa.types.is_dictionary(found):
         found = found.value_type
     if pa.types.is_list(wanted) and pa.types.is_list(found):
         return _alike(wanted.value_type, found.value_type)
     if pa.types.is_boolean(wanted) or not pa.types.is_primitive(wanted):
         return bool(wanted == found)
-    return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
+    floats = pa.types.is_floating(wanted) and pa.types.is_floating(found)
+    return bool(pa.types.is_integer(found) or floats)
 
 
 def _from_block(columns: Sequence[Sequence[Any]], body: bytes) -> pa.Table:
@@ -253,7 +297,7 @@ def fields_in(kind: type[Row], found: pa.Table, rows: Ints | None = None) -> lis
     for name in fields_of(kind):
         found_values = values(found.column(name), rows) if name in there else [None] * number
         if name in mappings and name in there:
-            found_values = [{} if value is None else _mapping(value) for value in found_values]
+            found_values = list(map(_mapping, found_values))
         columns.append(found_values)
     return columns
 
@@ -263,7 +307,7 @@ def _mapping(text: str) -> dict[str, Any]:
         made = json.loads(text)
     except (ValueError, RecursionError):
         made = None
-    if not isinstance(made, dict):
+    if not isinstance(made, dict) or not all(type(it) in (int, str) for it in made.values()):
         raise StoreError("a column of mappings holds something else")
     return made
 

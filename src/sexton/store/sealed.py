@@ -379,7 +379,7 @@ def open_table(
             source = pq.ParquetFile(pa.BufferReader(content), read_dictionary=words)
         known = "" if "annex" in manifest else name  # tables of an annex are not rows
         opened = TableFile(source, known, place, len(content))
-        check_columns(known, opened.names)
+        check_columns(known, source.schema_arrow)
     except StoreError as error:
         raise StoreError(f"{place}: {error}") from None
     except (OSError, ValueError, pa.ArrowException, MemoryError) as error:

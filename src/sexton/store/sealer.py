@@ -140,7 +140,7 @@ def _in_child(opened: Path, segments: Path) -> Outcome:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code == 0:
         return Outcome(**json.loads(said))
-    why = sandbox.cause_of_death(-code)
+    why = sandbox.cause_of_death(-code, opened.name)
     if not why:
         return Outcome(error=errno.EIO, why=f"sealing {opened.name} failed (exit status {code})")
     try:

@@ -26,7 +26,8 @@ import pyarrow.parquet as pq
 
 from sexton.errors import StoreError
 from sexton.model.text import count, printable, seconds
-from sexton.store.annex import is_annex
+from sexton.store.annex import Annex, is_annex
+from sexton.store.arrays import numbers
 from sexton.store.journal import (
     ARROWS,
     JOURNAL,
@@ -51,7 +52,7 @@ from sexton.store.layout import (
 )
 from sexton.store.pins import pins_in
 from sexton.store.runs import described as described_runs
-from sexton.store.schema import check_times, tables
+from sexton.store.schema import tables
 from sexton.store.sealed import open_table, table_place, whole_file
 
 DAMAGED, FOREIGN, TORN = "damaged", "foreign", "torn"
@@ -91,8 +92,11 @@ class Verified:
         self.troubles.append(Trouble(kind, printable(place), printable(detail)))
 
 
-def verify(directory: Path, tick: Tick | None = None) -> Verified:
-    """Read all of it; `StoreError` if it is not a recording."""
+def verify(
+    directory: Path, tick: Tick | None = None, check_annex: Callable[[Annex], None] | None = None
+) -> Verified:
+    """Read all of it; `StoreError` if it is not a recording. `check_annex` raises `StoreError` for
+    an annex whose content its readers could not use."""
     require_recording(directory)
     found = Verified(recording_now=is_locked(directory))
     for entry in _entries(directory, found):
@@ -108,8 +112,10 @@ def verify(directory: Path, tick: Tick | None = None) -> Verified:
     for number, path in enumerate(segments):
         if tick is not None:
             tick(number, len(segments))
-        check = _sealed if number < len(sealed) else _opened
-        check(path, found)
+        if number < len(sealed):
+            _sealed(path, found, check_annex)
+        else:
+            _opened(path, found)
     _beside(directory, found)
     return found
 
@@ -142,15 +148,21 @@ def _segments(directory: Path, place: str, found: Verified) -> list[Path]:
     return [directory / place / name.text for name in current(names)]
 
 
-def _sealed(path: Path, found: Verified) -> None:
+def _sealed(path: Path, found: Verified, check_annex: Callable[[Annex], None] | None) -> None:
     found.segments += 1
     for entry in _check_sealed(path, f"segments/{path.name}", "segment", found):
         place = f"segments/{path.name}/{entry.name}"
         if not is_annex(entry.name) or not entry.is_dir(follow_symlinks=False):
             _unexpected(found, entry.name, place)
             continue
+        known = len(found.troubles)
         for foreign in _check_sealed(Path(entry.path), place, "annex", found):
             _unexpected(found, foreign.name, f"{place}/{foreign.name}")
+        if check_annex is not None and len(found.troubles) == known:
+            try:
+                check_annex(Annex(Path(entry.path)))
+            except StoreError as error:
+                found.add(DAMAGED, place, _without(str(error), entry.name))
 
 
 def _check_sealed(path: Path, place: str, kind: str, found: Verified) -> list[os.DirEntry[str]]:
@@ -217,13 +229,25 @@ def _read_through(path: Path, name: str, manifest: Mapping[str, Any]) -> int:
     times: dict[bytes, int] = {}
     for group in range(source.num_row_groups):
         content = source.read(groups=[group])
-        if name == READING:
-            check_times(content)
+        _check_statistics(source.metadata.row_group(group), content)
         if listed is None:
             continue
         if not listed[group].agrees(described_runs(content, keys, group, times)):
             raise StoreError("its list of runs differs from its columns")
     return source.rows
+
+
+def _check_statistics(group: Any, content: pa.Table) -> None:
+    """`StoreError` if a row group does not hold what its statistics say: readers choose by them."""
+    for place in range(group.num_columns):
+        column = group.column(place)
+        name, limits = column.path_in_schema, column.statistics
+        if limits is None or not limits.has_min_max or name not in content.column_names:
+            continue
+        if pa.types.is_primitive(content.schema.field(name).type):
+            values = numbers(content.column(name), absent=limits.min)
+            if len(values) and (values.min(), values.max()) != (limits.min, limits.max):
+                raise StoreError("its statistics differ from its columns")
 
 
 def _opened(path: Path, found: Verified) -> None:

@@ -136,11 +136,12 @@ def _verify(args: argparse.Namespace) -> int:
     from sexton.cli.window import confine_to
 
     confine_to(args.directory)
+    from sexton.profile.recorded import check_annex
     from sexton.reports.text.recording import verify_json, verify_text
     from sexton.store.verify import verify
 
     with steps("reading") as tick:
-        found = verify(Path(args.directory), tick)
+        found = verify(Path(args.directory), tick, check_annex)
     output.print_result(args, verify_json(found), verify_text(found))
     return 0 if found.whole else 1
 

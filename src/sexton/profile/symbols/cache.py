@@ -20,7 +20,7 @@ import zlib
 import numpy as np
 
 from sexton.profile.symbols.table import Table
-from sexton.store.layout import why_not_private
+from sexton.store.layout import new_file, why_not_private
 
 MOST_BYTES = 512 << 20
 #: Limit of one file; a larger table is read from its program again.
@@ -85,9 +85,8 @@ class Cache:
                 return
             os.makedirs(directory, mode=0o700, exist_ok=True)
             aside = f"{path}.{os.getpid()}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
-                with os.fdopen(os.open(aside, flags, 0o600), "wb") as file:
+                with os.fdopen(new_file(aside), "wb") as file:
                     file.write(_HEAD.pack(_MAGIC, zlib.crc32(body)))
                     file.write(body)
                 os.rename(aside, path)
