@@ -248,6 +248,12 @@ def test_paths_and_names_of_a_machine_are_replaced_and_nothing_else(text, wanted
     assert Scrub("box-17")(text) == wanted
 
 
+def test_a_program_called_mkdir_does_not_rename_the_creations_of_cgroups():
+    found = pa.table({"kind": ["mkdir", "rmdir"], "comm": ["mkdir", "sh"], "path": ["/mkdir", "/a"]})
+    made = Scrub("x", private=frozenset({"mkdir"})).table(found).to_pydict()
+    assert made == {"kind": ["mkdir", "rmdir"], "comm": ["other", "sh"], "path": ["/other", "/a"]}
+
+
 def test_container_ids_stay_different_from_each_other():
     ids = [f"/docker/{character * 64}" for character in "ab"]
     made = [Scrub("x")(item) for item in ids]
