@@ -249,7 +249,8 @@ def test_paths_and_names_of_a_machine_are_replaced_and_nothing_else(text, wanted
 
 
 def test_a_program_called_mkdir_does_not_rename_the_creations_of_cgroups():
-    found = pa.table({"kind": ["mkdir", "rmdir"], "comm": ["mkdir", "sh"], "path": ["/mkdir", "/a"]})
+    names = {"kind": ["mkdir", "rmdir"], "comm": ["mkdir", "sh"], "path": ["/mkdir", "/a"]}
+    found = pa.table(names)
     made = Scrub("x", private=frozenset({"mkdir"})).table(found).to_pydict()
     assert made == {"kind": ["mkdir", "rmdir"], "comm": ["other", "sh"], "path": ["/other", "/a"]}
 
