@@ -81,6 +81,15 @@ def test_the_systems_own_files_are_listed_without_a_command_that_deletes_them(tm
     assert "too many to look at all of them" in made.risk_why
 
 
+def test_what_uses_a_directory_is_asked_of_each_file_below_it():
+    entries = (TmpfsEntry("/dev/shm/job 7", 8 << 20, 12, 0, 1.0),)
+    made = delete_tmpfs_files.propose("1-tmpfs", TmpfsUse(entries, True), "8 MiB is tmpfs")
+    # fuser on the directory itself would not show a process that has a file in it open.
+    check, delete = made.commands[1:]
+    assert check.startswith("find '/dev/shm/job 7' -xdev -type f -exec fuser -v {} +")
+    assert delete == "rm -r -- '/dev/shm/job 7'"
+
+
 def test_system_v_segments_are_found_in_the_kernels_list(tmp_path):
     listed = (
         "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid"

@@ -114,7 +114,9 @@ def _commands(entries: Sequence[TmpfsEntry]) -> Iterator[str]:
             yield f"ls -lat {quote(entry.path)}; fuser -vm {quote(entry.path)}   # in use: leave it"
             yield f"find {quote(entry.path)} -xdev -type f -size -{LEAST_BYTES >> 10}k -delete"
         else:
-            yield f"fuser -v {quote(entry.path)}   # in use: leave it"
+            # fuser alone says nothing about the files in a directory.
+            every = f"find {quote(entry.path)} -xdev -type f"
+            yield f"{every} -exec fuser -v {{}} +   # in use: leave it"
             yield f"rm -r -- {quote(entry.path)}"
 
 
