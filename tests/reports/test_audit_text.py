@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from sexton.model.audit import Audit, Fault, Need, Subject
-from sexton.reports.text.audit import audit_text
+import pytest
+
+from sexton.model.audit import Audit, Fault, KubeletProblem, Need, Subject
+from sexton.reports.text.audit import audit_text, status
 
 
 def looping(name: str, protected: bool = False) -> Subject:
@@ -36,3 +38,14 @@ def test_of_many_some_are_named():
 def test_one_that_the_node_lives_by_does_not_hide_the_plan_for_the_others():
     lines = report(looping("kubelet.service", protected=True), looping("b.service"))
     assert "sudo sexton fix plan" in "\n".join(lines)
+
+
+@pytest.mark.parametrize(("level", "ended"), [("error", 1), ("warning", 3)])
+def test_what_kubelet_is_told_is_reported_where_units_cannot_be_listed(level: str, ended: int):
+    """As in a container, or under another init: only its process was found."""
+    problem = KubeletProblem(level, "systemReserved: no memory is reserved", "/k.yaml")
+    audit = Audit("n", True, 0.0, (), kubelet=(problem,), has_units=False)
+    text = audit_text(audit, "5 s watched")
+    assert f"{level}: systemReserved: no memory is reserved  [/k.yaml]" in text
+    assert status(audit) == ended
+    assert f" exit {ended}: " in text

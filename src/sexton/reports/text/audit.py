@@ -33,13 +33,11 @@ _MOST_LOOPING = 3
 
 def status(audit: Audit, changed: Sequence[Change] | None = None) -> int:
     """The exit status."""
-    if not audit.has_units:
-        return UNKNOWN
     if changed is not None:
-        found = any(change.bad for change in changed)
+        found = audit.has_units and any(change.bad for change in changed)
     else:
         found = bool(audit.found) or any(problem.level == "error" for problem in audit.kubelet)
-    return FOUND if found else UNKNOWN if audit.unread else CLEAN
+    return FOUND if found else UNKNOWN if audit.unread or not audit.has_units else CLEAN
 
 
 def audit_text(audit: Audit, kind: str, width: int = 88, colour: bool = False) -> str:
@@ -48,7 +46,8 @@ def audit_text(audit: Audit, kind: str, width: int = 88, colour: bool = False) -
     lines = _head(audit, kind, status(audit), width, colour)
     if not audit.has_units:
         lines += _nothing_to_judge(audit, width)
-        return _joined(lines, UNKNOWN)
+        lines += _kubelet(audit, width)  # found by its process or its files, not by its unit
+        return _joined(lines, status(audit))
     lines += block(_lead(audit), width, " ")
     unneeded, harmful = audit.of(Need.UNNEEDED), _harmful(audit)
     lines += _section("UNNEEDED", unneeded, width)
