@@ -16,7 +16,9 @@ from sexton.explain.links.cpu import (
 )
 from sexton.explain.links.memory import pressure_forces_reclaim, zombies_slow_reclaim
 from sexton.explain.links.network import realtime_hog_starves_napi
+from sexton.explain.links.storage import realtime_hog_hangs_tasks
 from sexton.model.chain import Strength
+from sexton.model.finding import Severity
 from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.cpu import SoftnetCpu
 from sexton.model.rows.trace import StackCount
@@ -326,4 +328,29 @@ def test_a_poll_waits_for_the_realtime_task_on_its_core(core, span, strength):
     held = finding("realtime_hog", core=("5",), task=("job[7]",))
     starved = finding("starved_napi", span, core=(core,), queue=("eth0:3",))
     link = realtime_hog_starves_napi.join(held, starved, EMPTY)
+    assert (link.strength if link else None) is strength
+
+
+CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("began", "span", "severity", "device", "strength"),
+    [
+        (50, (130.0, 250.0), CRITICAL, (), Strength.LIKELY),
+        (50, (90.0, 210.0), CRITICAL, (), None),  # they waited before
+        (50, (330.0, 450.0), CRITICAL, (), None),  # and afterwards
+        (50, (250.0, 370.0), CRITICAL, (), None),  # the core was free, and they still waited
+        (50, (130.0, 250.0), WARNING, (), None),  # 5 % of the core was left
+        (50, (130.0, 250.0), CRITICAL, ("sda",), None),
+        (100, (-60.0, 60.0), CRITICAL, (), Strength.POSSIBLE),  # held when the window began
+        (100, (-240.0, -120.0), CRITICAL, (), None),
+    ],
+)
+def test_tasks_hang_while_a_realtime_task_holds_a_core(began, span, severity, device, strength):
+    """khugepaged in __lru_add_drain_all, which waits for a worker on each core (6.1)."""
+    held = finding("realtime_hog", (100.0, 300.0), severity=severity, core=("5",))
+    hung = finding("stuck_io", span, task=("khugepaged[36]",), device=device)
+    rows = [SoftnetCpu(5, 0, 0, 0, None, None, None)]
+    link = realtime_hog_hangs_tasks.join(held, hung, window({began: rows, 310: rows}))
     assert (link.strength if link else None) is strength
