@@ -80,7 +80,18 @@ def test_a_window_may_lack_either_side():
     assert span_of() is None
 
 
-@pytest.mark.parametrize("text", ["11:15", "11:20..11:15", "x..11:15", "11:15...x"])
+def test_a_windows_end_is_the_next_such_time_after_its_start():
+    """It was taken for yesterday's if the recording was not that far yet."""
+    assert span_of("--window", "22:50..23:10") == (EDGES[1] - 600, EDGES[1] + 600)
+    assert span_of("--window", "22:50..00:05") == (EDGES[1] - 600, EDGES[1] + 3900)
+    assert span_of("--window", "2026-11-14 23:50..00:10") == (
+        EDGES[0] - 40_200, EDGES[0] - 39_000,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["11:15", "11:20..11:15", "11:20..9:00", "5m..22:50", "x..11:15", "11:15...x"]
+)
 def test_what_is_no_window_is_refused(text: str):
     with pytest.raises(CommandError):
         span_of("--window", text)

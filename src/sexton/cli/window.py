@@ -17,6 +17,8 @@ from sexton.cli.options import add_root, need_recorder, seconds
 from sexton.errors import CommandError, StoreError
 
 if TYPE_CHECKING:
+    import re
+
     from sexton.model.diagnosis import Cost
     from sexton.model.window import Window
     from sexton.replay.span import Span
@@ -34,6 +36,9 @@ _AGO = r"-?([0-9]{1,9}(?:\.[0-9]{1,9})?)(s|min|m|h|d)"
 _CLOCK = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?"
 _NO_SECOND = r"(?:^|[T ])[0-9]{1,2}:[0-9]{2}(?:Z|[+-][0-9:]+)?$"
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DAY_S = 86_400.0
+#: A window that ends after the recording and is longer was meant the other way round.
+_LONGEST_S = 43_200.0
 _HOW = "like 10:15, 2026-11-15T10:15:00Z, @1794737700, or 20m before the end"
 
 
@@ -250,6 +255,8 @@ def add_span(parser: argparse.ArgumentParser) -> None:
 
 def parse_span(args: argparse.Namespace, edges: tuple[float, float]) -> tuple[float, float] | None:
     """First and last UNIX second given by `add_span`'s options; `edges` are the recording's."""
+    import re
+
     if args.around is not None:
         moment = parse_moment(args.around, edges)
         return moment - AROUND_S, moment + AROUND_S
@@ -260,7 +267,10 @@ def parse_span(args: argparse.Namespace, edges: tuple[float, float]) -> tuple[fl
         raise CommandError(f"invalid window {args.window!r}: use A..B, each {_HOW}")
     start = parse_moment(first, edges) if first.strip() else edges[0]
     end = parse_moment(last, edges) if last.strip() else edges[1]
-    if end < start:
+    if first.strip() and (clock := re.fullmatch(_CLOCK, last.strip())):
+        # The next such time after the start, which may be later than the recording's end.
+        end = _last_time(*_numbers(clock), start + _DAY_S - 1)
+    if end < start or (end > edges[1] and end - start > _LONGEST_S):
         raise CommandError(f"window {args.window!r} ends before it begins")
     return start, end
 
@@ -283,7 +293,7 @@ def parse_moment(text: str, edges: tuple[float, float]) -> float:
         return edges[1] - float(found[1]) * _UNITS[found[2]]
     try:
         if found := re.fullmatch(_CLOCK, typed):
-            return _last_time(int(found[1]), int(found[2]), int(found[3] or 0), edges[1])
+            return _last_time(*_numbers(found), edges[1])
         return datetime.fromisoformat(typed).timestamp()
     except (ValueError, OverflowError, OSError):
         raise CommandError(f"invalid time {text!r}: use a time {_HOW}") from None
@@ -302,6 +312,11 @@ def precision_s(text: str) -> float:
     if ago is not None:
         return 0.0 if ago[2] == "s" else 60.0
     return 60.0 if re.search(_NO_SECOND, typed) else 0.0
+
+
+def _numbers(clock: re.Match[str]) -> tuple[int, int, int]:
+    """Hour, minute and second of a `_CLOCK`."""
+    return int(clock[1]), int(clock[2]), int(clock[3] or 0)
 
 
 def _last_time(hour: int, minute: int, second: int, last_s: float) -> float:
