@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,22 @@ def test_nothing_is_wider_than_the_window(opened: Opened, folder: Path, name: st
     box = page.locator("#canvas-cores").bounding_box()
     assert box is not None
     assert box["width"] > width / 3
+
+
+@pytest.mark.parametrize("width", [400, 800])
+@pytest.mark.parametrize("larger", [False, True])
+def test_a_narrow_report_has_spikes_lanes_and_panel_below_each_other(
+    opened: Opened, folder: Path, width: int, larger: bool
+):
+    page = look(opened, folder / "report.html", viewport={"width": width, "height": 700})
+    if larger:
+        page.locator("#panel [data-do=taller]").click()
+        settled(page)
+    boxes = [page.locator(each).bounding_box() for each in ("#chain", "#time", "#lanes", "#panel")]
+    assert all(box is not None and box["height"] > 40 for box in boxes), boxes
+    for above, below in pairwise(filter(None, boxes)):
+        assert above["y"] + above["height"] <= below["y"] + 1
+    page.locator("#panel [data-do=close]").click(trial=True)
 
 
 @pytest.mark.whole
