@@ -11,8 +11,10 @@ the minutes around it, and tables are read every second for a minute.
   sexton recording mark DIR "job 17 died"           pin the minutes around now
   sexton diagnose --from DIR --around 02:14         diagnose that moment
 
-The recorder measures its own cost. Above its budget it pauses the most expensive source
-and says so. The directory never exceeds --retain and --size.
+The recorder measures its own cost. Above its budget it pauses first what can be done later
+(decoding), then the most expensive sources, and says so at once; core times and the kernel
+log are never paused. What was paused resumes when there is room for it. The directory never
+exceeds --retain and --size.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cpu",
         type=_percent,
         metavar="PERCENT",
-        help="of one core; above it the most expensive source is paused"
+        help="of one core; above it the recorder pauses what it needs least"
         " (default: the larger of 2 and cores / 16)",
     )
     add_json(parser, when="with --preflight: ")
