@@ -150,6 +150,18 @@ def test_who_waited_is_named_with_its_unit_and_is_found_by_it():
     assert not any(each.what.startswith("hog[") for each in finding.evidence)
 
 
+def test_a_task_that_waited_is_named_before_the_kernels_threads():
+    """rcu_preempt is runnable often under load, and needs next to nothing of a core."""
+
+    def rows(at: int) -> list[Row]:
+        thread = Process(15, 2, "rcu_preempt", "R", 0, 0, 0, 0, 1, True)
+        waits = process(7, float(at), 0.1, comm="trainer")
+        return [thread, waits, *(process(100 + each, float(at), 0.3) for each in range(6))]
+
+    finding = detect(seen(12, 12, more=rows))
+    assert "; trainer[7] got 10 % of a core" in finding.summary
+
+
 def test_a_core_that_was_given_little_time_counts_as_little():
     """One core is 82 % busy, the other lost three quarters of its ticks and had none to spare."""
 

@@ -106,6 +106,7 @@ class _Task(NamedTuple):
     used_ms: float
     percent: float
     ready: float
+    kernel: bool
 
 
 def _ruled_out(window: Window) -> str:
@@ -308,6 +309,7 @@ def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
             mine.amount,
             mine.percent,
             100 * ready[task] / len(read) if enough else 0.0,
+            mine.row.kernel,
         )
         for task, mine in used(task_steps(read)).items()
     ]
@@ -342,7 +344,8 @@ def _waiters(
     tasks: Sequence[_Task], users: Sequence[User], places: Mapping[int, str]
 ) -> list[_Task]:
     """Processes that were ready and hardly ran. Those of a user of most of the time are left out,
-    those of other large users come last: they waited for each other."""
+    those of other large users come last: they waited for each other. So do the kernel's threads,
+    which are runnable often and need next to nothing."""
 
     def is_of(user: User, task: _Task) -> bool:
         path = places.get(task.pid, "/")
@@ -359,7 +362,12 @@ def _waiters(
     large = users[:_SHOWN]
     return sorted(
         found,
-        key=lambda task: (any(is_of(user, task) for user in large), -task.ready, task.percent),
+        key=lambda task: (
+            task.kernel,
+            any(is_of(user, task) for user in large),
+            -task.ready,
+            task.percent,
+        ),
     )
 
 
