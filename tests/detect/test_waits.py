@@ -43,7 +43,8 @@ def test_a_wait_seen_under_way_again_and_again_is_one_wait():
     (wait,) = measured_waits(window, 1.0)
     assert (wait.core, wait.vector, wait.is_over) == (5, "NET_RX", True)
     assert wait.seconds == pytest.approx(3.1)
-    assert wait.end == AT + 4
+    assert wait.start == pytest.approx(AT + 0.3), "as it was when first seen"
+    assert wait.end == pytest.approx(AT + 3.4), "not the reading after it"
 
 
 def test_a_wait_that_has_not_ended_is_told_as_long_as_it_is():
@@ -61,6 +62,11 @@ def test_a_wait_that_follows_another_at_once_is_its_own():
         readings([row(None, 2_000_000)], [row(2_400_000, 300_000)], [row(None, 1_300_000)]), 1.0
     )
     assert [wait.seconds for wait in waits] == [2.4, 1.3]
+
+
+def test_a_wait_ended_before_the_one_that_is_in_progress_began():
+    first, second = measured_waits(readings([], [row(2_000_000, 1_200_000)]), 1.0)
+    assert (first.seconds, first.end) == (2.0, pytest.approx(second.start))
 
 
 def test_a_long_wait_between_two_short_ones_under_way_is_not_lost():
@@ -113,3 +119,25 @@ def test_nothing_is_carried_over_time_that_nobody_saw():
     found = measured_waits(window, 1.0)
     assert [(wait.seconds, wait.is_over) for wait in found] == [(3.0, True), (1.5, False)]
     assert watch(window).spans == ((AT + 1, AT + 2),)
+
+
+def apart(*cells: tuple[float, int | None, int | None]) -> Window:
+    """Readings of an overloaded recorder: so far apart that each is a gap."""
+    made = [Batch(AT + at, AT + at, (row(*cell),), follows=not at) for at, *cell in cells]
+    return Window({SoftirqWait: made})
+
+
+def test_a_wait_longer_than_the_gap_is_the_one_that_was_in_progress_before_it():
+    """As in starved_nic-6.1-v2, where the core that waited starved the recorder, too."""
+    window = apart((0, 6_300_000, 10_400_000), (20.4, None, 30_600_000), (46, 49_500_000, 600_000))
+    found = measured_waits(window, 1.0)
+    assert [(wait.seconds, wait.is_over) for wait in found] == [(49.5, True), (6.3, True)]
+    assert found[0].start == pytest.approx(AT - 10.4), "when first seen, not 49.5 s before the end"
+    assert found[1].end == pytest.approx(found[0].start)
+
+
+@pytest.mark.parametrize(("longest", "pending"), [(24_000_000, None), (3_000_000, 24_000_000)])
+def test_a_wait_that_may_have_begun_in_the_gap_is_its_own(longest: int, pending: int | None):
+    found = measured_waits(apart((0, None, 10_400_000), (25, longest, pending)), 1.0)
+    assert (10.4, False) in [(wait.seconds, wait.is_over) for wait in found]
+    assert {wait.seconds for wait in found} >= {24.0, 10.4}

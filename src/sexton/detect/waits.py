@@ -39,7 +39,7 @@ from sexton.model.text import seconds as duration
 from sexton.model.window import Batch, Columns, Key, Window
 from sexton.series.catalogue import SOFTIRQ_PENDING
 from sexton.series.cores import Overlap, core_series
-from sexton.series.rates import Run, Steps, runs, steps_of, totals_in
+from sexton.series.rates import Run, Steps, lasts, runs, steps_of, totals_in
 from sexton.series.steps import Step, known_sum, steps
 
 _FIELDS = ("longest_us", "pending_us")
@@ -74,6 +74,12 @@ class MeasuredWait(NamedTuple):
     def start(self) -> float:
         return self.end - self.seconds
 
+    def is_part_of(self, seconds: float, mono_s: float) -> bool:
+        """Whether a wait of this length, read at `mono_s`, must be this one, still in progress at
+        its last reading: it began before that reading, and not before this wait did."""
+        since = mono_s - self.end
+        return since <= seconds and lasts(since + self.seconds, seconds)
+
 
 def measured_waits(window: Window, at_least_s: float) -> list[MeasuredWait]:
     """Waits of at least that length, the longest first."""
@@ -84,22 +90,31 @@ def _waits(window: Window, floor_us: float) -> Iterator[MeasuredWait]:
     under_way: dict[tuple[int, str], MeasuredWait] = {}
     for mono_s, follows, cells in _long_waits(window, floor_us):
         before, under_way = under_way, {}
-        if not follows:  # the end of a wait in progress was not seen
-            yield from before.values()
-            before = {}
         for cell in cells:
-            known = before.pop((cell.core, cell.vector), None)
-            pending_us, longest_us = cell.pending_us or 0, cell.longest_us or 0
+            place = (cell.core, cell.vector)
+            known = before.get(place)
+            longest_us, pending_us = cell.longest_us or 0, cell.pending_us or 0
+            waited_us = pending_us if cell.longest_us is None else longest_us
+            if known is not None and (follows or known.is_part_of(waited_us / 1e6, mono_s)):
+                del before[place]
+            else:
+                known = None  # its end was not seen
+            # What ended did so before the wait in progress began.
+            began = mono_s - pending_us / 1e6
+            ended = began
             if known is not None and cell.longest_us is not None:
                 # Only one wait is in progress at a time, so the known one has ended.
                 longest_us = max(longest_us, int(known.seconds * 1e6))
+                ended = min(known.start + longest_us / 1e6, began)
             elif known is not None and pending_us < known.seconds * 1e6:
                 yield known  # its end was missed
+            elif known is not None:
+                began = known.start  # by the first reading of it
             if longest_us >= floor_us:
-                yield MeasuredWait(cell.core, cell.vector, longest_us / 1e6, mono_s, True)
+                yield MeasuredWait(*place, longest_us / 1e6, ended, True)
             if pending_us >= floor_us:
-                still = MeasuredWait(cell.core, cell.vector, pending_us / 1e6, mono_s, False)
-                under_way[cell.core, cell.vector] = still
+                pending_s = pending_us / 1e6
+                under_way[place] = MeasuredWait(*place, pending_s, began + pending_s, False)
         yield from before.values()
     yield from under_way.values()
 
