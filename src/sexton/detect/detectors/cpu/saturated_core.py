@@ -13,10 +13,12 @@ pinned there. A 96-core machine with one core at 100 % shows 1 % more on every d
 reported as a problem; steal time belongs to the hypervisor. A window shorter than two seconds
 cannot separate a spike from a stall, and readings far apart average a stall away. The kernel time
 of the steps right before and after is not counted, since it is unknown when in a step it was spent:
-the stall lasted at least that long, and less than a step longer at either end. The task is named
-only if one thread's time accounts for it. Under a hypervisor that takes time away without reporting
-steal time, a core's parts do not add up to the clock: its shares are then shares of the time it
-got, as in mpstat, and the evidence says how little that was.
+the stall lasted at least that long, and less than a step longer at either end. It may have gone on
+for much longer where readings are missing, or more than 15 s apart because the recorder itself had
+to wait for a core: that is said, and two holds with such a time between them count as one. The task
+is named only if one thread's time accounts for it. Under a hypervisor that takes time away without
+reporting steal time, a core's parts do not add up to the clock: its shares are then shares of the
+time it got, as in mpstat, and the evidence says how little that was.
 
 **Check by hand.** ``mpstat -P ALL 1 10``, then ``pidstat -t -u 1`` and its CPU column.
 
@@ -29,13 +31,13 @@ task or the interrupt elsewhere (``taskset``, ``/proc/irq/N/smp_affinity_list``)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from sexton.detect.findings import AGAIN, absent, and_more, names, too_few_readings, unread
-from sexton.detect.registry import Advice, Stage, Threshold, detector
+from sexton.detect.registry import Advice, Averages, Stage, Threshold, detector
 from sexton.detect.rows_read import remembered
 from sexton.detect.stacks import hottest, on_cores, thread_name
 from sexton.model.diagnosis import Step
@@ -45,7 +47,7 @@ from sexton.model.rows.task import Thread
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.cores import WHOLE, CoreSeries, Hold, core_series
-from sexton.series.rates import F32, lasts
+from sexton.series.rates import F32, Run, lasts, runs
 from sexton.series.tasks import Task, task_steps
 
 NAME = "saturated_core"
@@ -110,6 +112,7 @@ def _beginnings(finding: Finding, window: Window) -> list[float]:
     events=("held_core",),
     spells=_beginnings,
     holds_core=True,
+    averages=Averages((CoreTimes,), HELD, "a core held in the kernel"),
 )
 @remembered
 def detect(window: Window) -> Finding:
@@ -187,10 +190,10 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     for run in held:  # longest first, so the first of each core is its worst
         by_core[run.core].append(run)
     worst = held[0]
-    longest = {core: runs[0] for core, runs in by_core.items()}
+    longest = {core: mine[0] for core, mine in by_core.items()}
     threads = window.read(Thread)
     blamed = blame(longest, window) if threads else {}
-    evidence = [_seconds_held(runs) for runs in list(by_core.values())[:_SHOWN]]
+    evidence = [_seconds_held(mine, window) for mine in list(by_core.values())[:_SHOWN]]
     evidence.append(_by_kind(worst))
     if worst.shares.given_s < WHOLE * worst.shares.seconds:
         evidence.append(_given(worst))
@@ -202,6 +205,7 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     if threads and worst.core not in blamed:
         what = f"which thread held core {worst.core} (no single one accounts for it)"
         lacking = (Missing(what, f"sudo perf top -g -C {worst.core}"),)
+    lacking = (*lacking, *_not_known(by_core[worst.core], window))
     by = f" by {blamed[worst.core].name}" if worst.core in blamed else ""
     where = "in softirq" if worst.is_softirq else "in the kernel"
     others = and_more(longest, "core")
@@ -221,9 +225,35 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     )
 
 
-def _seconds_held(runs: Sequence[Hold]) -> Evidence:
-    run = runs[0]
-    times = f", {len(runs)} times" if len(runs) > 1 else ""
+def _beside(held: Sequence[Hold], window: Window) -> list[Run]:
+    """The unknown times right before or after these holds of one core."""
+    series = core_series(window)
+    if series is None:
+        return []
+    row = series.cores.index(held[0].core)
+    edges = {edge for hold in held for edge in (hold.start, hold.end)}
+    unknown = runs(series.times, np.isnan(series.system[row : row + 1]))
+    return [run for run in unknown if {run.start, run.end} & edges]
+
+
+def _not_known(held: Sequence[Hold], window: Window) -> Iterator[Missing]:
+    """Where the holds of one core may have been longer."""
+    seconds = sum(run.seconds for run in _beside(held, window))
+    if lasts(seconds, HELD.value):
+        yield Missing(
+            f"whether core {held[0].core} was held for up to {duration(seconds)} more:"
+            " readings are missing or too far apart",
+            AGAIN,
+        )
+
+
+def _seconds_held(held: Sequence[Hold], window: Window) -> Evidence:
+    run = held[0]
+    starts, ends = {hold.start for hold in held}, {hold.end for hold in held}
+    # Nobody knows whether it was released in between.
+    bridged = sum(gap.start in ends and gap.end in starts for gap in _beside(held, window))
+    number = len(held) - bridged
+    times = f", {number} times" if number > 1 else ""
     return Evidence(
         f"core {run.core} in the kernel{times}",
         f"{run.seconds:.1f} s",
