@@ -190,9 +190,9 @@ def mean_of_all(found: Surfaces, lane: str) -> tuple[Strip, int] | None:
 
 def drawn_as(series: CoreSeries, row: int, second: int) -> float:
     """What a second should show: the step that its middle lies in, or one that came so early that
-    no second's middle lies in it, where that is higher."""
+    no second's middle lies in it, where that is higher; NaN if those are unknown."""
     start, end = series.wall - (series.end - series.start), series.wall
     covers = (start < second + 0.5) & (end >= second + 0.5)
     early = np.floor(start + 0.5) == np.floor(end + 0.5)
     covers |= early & (np.floor((start + end) / 2) == second)
-    return float(np.nanmax(series.percent(series.kernel)[row, covers]))
+    return float(np.fmax.reduce(series.percent(series.kernel)[row, covers], initial=np.nan))

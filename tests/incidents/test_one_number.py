@@ -167,7 +167,10 @@ def test_a_core_that_was_held_has_one_length_and_one_share(name: str):
     first, tile = tile_kernel(found, core)
     inside = range(floor(start + 0.5), floor(end + 0.5))
     for second in (inside[0] - 1, *inside, inside[-1] + 1):
-        assert tile[second - first] == pytest.approx(drawn_as(series, at, second), abs=TILE)
+        # Around it the readings may be missing: then both must say so.
+        drawn = drawn_as(series, at, second)
+        around = second not in inside
+        assert tile[second - first] == pytest.approx(drawn, abs=TILE, nan_ok=around)
 
 
 def _two(window: Window, start: float, end: float) -> list[Any]:
@@ -404,7 +407,11 @@ def test_restarts_of_a_counter_that_was_cleared_are_those_of_the_journal_everywh
 def test_resets_of_a_nic_are_one_number(name: str):
     found = surfaces(name)
     finding = found.finding("nic_resets")
-    logged = evidence_of(finding, "resets in the kernel log")
+    # A driver without a reset of its own (virtio) logs only that the kernel's watchdog fired.
+    what, times = r"resets in the kernel log", "was reset {}"
+    if not evidence_of(finding, what):
+        what, times = r"transmit watchdogs in the kernel log", "hit its transmit watchdog {}"
+    logged = evidence_of(finding, what)
     assert logged or finding["verdict"] != "present"
     for evidence in logged:
         resets = evidence["value"]
@@ -430,8 +437,8 @@ def test_resets_of_a_nic_are_one_number(name: str):
                 assert (since_boot[nic] or 0) >= mine
                 of_nic = [found.window.wall(alarm.mono_s) for alarm in alarms if alarm.about == nic]
                 assert _episodes(of_nic) == mine
-            times = "once" if by_nic[nics[0]] == 1 else f"{by_nic[nics[0]]} times"
-            assert f"{nics[0]} was reset {times}" in found.text
+            often = "once" if by_nic[nics[0]] == 1 else f"{by_nic[nics[0]]} times"
+            assert f"{nics[0]} {times.format(often)}" in found.text
 
 
 def _episodes(times: list[float]) -> int:
@@ -554,10 +561,17 @@ def test_the_longest_wait_of_a_softirq_is_one_number(name: str):
     found = surfaces(name)
     finding = found.finding("starved_napi")
     if finding["verdict"] == "present":
-        (said,) = re.findall(r"waited ([\d.,]+ m?s) for core", finding["summary"])
-        published = [item for item in finding["evidence"] if item["value"] is not None]
-        (wait,) = (item for item in published if duration(item["value"]) == said)
-        assert wait["text"] == said
+        ((vector, said),) = re.findall(
+            r"\b(NET_[RT]X|NAPI) (?:of .*)?waited ([\d.,]+ m?s) for core", finding["summary"]
+        )
+        # NET_RX and NET_TX of a core often wait for the same thing, and as long.
+        published = [
+            item
+            for item in finding["evidence"]
+            if item["value"] is not None and vector in item["what"].split(": ")[-1]
+        ]
+        wait = max(published, key=lambda item: item["value"])
+        assert duration(wait["value"]) == wait["text"] == said
         assert {*re.findall(r"waited ([\d.,]+ m?s) for core", found.text)} == {said}
         assert {*re.findall(r"waited ([\d.,]+ m?s) for core", found.why_of(finding))} == {said}
     vectors = r"(?:the longest wait of|core \d+:) (NET_[RT]X|a network softirq)\b"

@@ -21,7 +21,7 @@ from sexton.model.row import Row
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import NetDevice, Nic
-from sexton.model.rows.recorder import Mark
+from sexton.model.rows.recorder import Alarm, Mark
 from sexton.model.rows.unit import Unit
 from sexton.model.settings import Changed, Settings
 from sexton.model.window import Batch
@@ -340,6 +340,26 @@ def test_a_line_that_a_second_recorder_reads_again_was_said_once(tmp_path: Path)
     write_sealed(tmp_path, [{KernelEvent: [at(WALL_S + 41, 41.0, *lines)]}], 2)
     view = View.open(tmp_path)
     assert [mark.time for mark in view.marks(WALL_S, WALL_S + 99)] == [WALL_S + 5, WALL_S + 30]
+
+
+def test_an_alarm_that_an_overloaded_recorder_raised_late_is_no_second_line(tmp_path: Path):
+    """In starved_nic-6.1-v2 a transmit watchdog was listed again, 20 s later and as a reset."""
+    text = "eth1: transmit queue 0 timed out 6148 ms"
+    line = KernelEvent("p", "nic_watchdog", text, 5_000_000, WALL_S + 5)
+    alarms = [
+        Alarm("nic_reset", "eth1", text, 0.0, 99.0),
+        Alarm("held_core", "core 1", "", 0.0, 99.0),
+    ]
+    write_sealed(
+        tmp_path,
+        [{KernelEvent: [at(WALL_S + 18, 18.0, line)], Alarm: [at(WALL_S + 25, 25.0, *alarms)]}],
+        1,
+    )
+    found = View.open(tmp_path).marks(WALL_S, WALL_S + 99)
+    assert [(mark.kind, mark.time - WALL_S) for mark in found] == [
+        ("nic_watchdog", pytest.approx(5)),
+        ("held_core", pytest.approx(25)),
+    ]
 
 
 def test_a_line_is_as_severe_as_its_pattern_says(tmp_path: Path):

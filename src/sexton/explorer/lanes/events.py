@@ -38,8 +38,9 @@ MOST = 50_000
 #: Characters of a line.
 _WIDTH = 400
 #: Tenths of a second within which the same text is the same line: each reader computes its time
-#: again. An alarm is raised up to some seconds after its cause.
-_SAME, _RAISED = 1, 25
+#: again. An alarm repeats the text of its line; a recorder that waits for a core reads the line up
+#: to 30 s later and takes as long again to raise it.
+_SAME, _RAISED = 1, 600
 
 
 @cache
