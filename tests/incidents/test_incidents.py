@@ -104,6 +104,12 @@ def _texts(path: Path) -> bytes:
     return str(table.select(names).to_pylist()).encode()
 
 
+def test_there_are_sixty_recordings_and_twenty_of_them_are_healthy():
+    """What docs/accuracy.md says is about at least so many."""
+    assert len(EVERY) >= 60
+    assert sum(item.expected.exit == 0 for item in EVERY) >= 20
+
+
 def test_all_recordings_together_are_small():
     assert sum(size_of(item.recording) for item in EVERY) <= MAX_BYTES_ALL
 
