@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sexton.explorer.server.guard import POLICY
 from sexton.explorer.server.openapi import description
+from sexton.web.guard import POLICY
 from tests.support.cli import sexton
 
 PAGE = (Path(__file__).parents[2] / "docs/serve.md").read_text(encoding="utf-8")

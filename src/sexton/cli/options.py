@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from sexton.errors import CommandError
+
+if TYPE_CHECKING:
+    from sexton.web.config import WebConfig
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +56,29 @@ def need_web() -> None:
         raise CommandError("the explorer needs starlette and uvicorn: pip install 'sexton[web]'")
 
 
+def add_web_config(parser: argparse.ArgumentParser) -> None:
+    """``--web.config.file FILE``, named as in Prometheus' exporters."""
+    parser.add_argument(
+        "--web.config.file",
+        dest="web_config",
+        metavar="FILE",
+        help="TLS, client certificates and users, in the format of Prometheus' exporters",
+    )
+
+
+def read_web_config(path: str | None) -> WebConfig | None:
+    """The web configuration of ``--web.config.file``; as for Prometheus' exporters, '' is none."""
+    if not path:
+        return None
+    from importlib.util import find_spec
+
+    if any(find_spec(name) is None for name in ("yaml", "bcrypt")):
+        raise CommandError("--web.config.file needs PyYAML and bcrypt: pip install 'sexton[web]'")
+    from sexton.web.config import WebConfig
+
+    return WebConfig(path)
+
+
 def seconds(text: str) -> float:
     """A duration between 0 and an hour."""
     try:
@@ -88,3 +115,12 @@ def _directory(text: str) -> str:
         return "/" + os.path.abspath(text).lstrip("/")
     except FileNotFoundError:  # the current directory was removed
         raise argparse.ArgumentTypeError("the current directory no longer exists") from None
+
+
+def need_exporter() -> None:
+    """Fail if what serves metrics is missing."""
+    from importlib.util import find_spec
+
+    wanted = ("prometheus_client", "starlette", "uvicorn", "pyarrow", "yaml", "bcrypt")
+    if any(find_spec(name) is None for name in wanted):
+        raise CommandError("metrics need more packages: pip install 'sexton[exporter]'")

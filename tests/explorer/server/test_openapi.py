@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from sexton.explorer.server.api import ENDPOINTS, Site
 from sexton.explorer.server.app import Explorer
-from sexton.explorer.server.guard import METHODS, Door
 from sexton.explorer.server.openapi import SCHEMAS, description
+from sexton.web.guard import METHODS, Door
 from tests.explorer.server.asking import Running, stand_in
 from tests.explorer.server.stand_in import StandIn
 

@@ -188,7 +188,7 @@ def test_a_port_in_use_is_one_line() -> None:
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
         line = failed(str(INCIDENT), "--port", str(taken.getsockname()[1]))
     assert "Address already in use" in line
-    assert "--port 0" in line
+    assert "port 0" in line
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x", "", "1e3", "٣", "9" * 99])

@@ -8,6 +8,7 @@ A recording that is still being written is followed live.
   sexton serve DIR --port 0                 another recording, any free port
   ssh -L 8477:127.0.0.1:8477 node           from your own machine, through a tunnel
   sexton serve DIR --host 0.0.0.0           for other machines; prints a token
+  sexton serve DIR --host 0.0.0.0 --web.config.file web.yml    with TLS and users instead
 
 Read-only. Press Ctrl-C to stop.
 """
@@ -18,7 +19,8 @@ import argparse
 
 from sexton.cli import output
 from sexton.cli.configuration import add_config
-from sexton.cli.options import need_web
+from sexton.cli.options import add_web_config, need_web, read_web_config
+from sexton.errors import CommandError
 
 DEFAULT = "/var/lib/sexton"
 PORT = 8477
@@ -40,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token-file", metavar="FILE", help="require the token in FILE, on loopback too"
     )
+    add_web_config(parser)
     parser.add_argument("--open", action="store_true", help="open a browser")
     parser.add_argument(
         "--openapi", action="store_true", help="print the OpenAPI description and exit"
@@ -67,9 +70,17 @@ def run(args: argparse.Namespace) -> int:
     from functools import partial
 
     from sexton.cli.progress import working
-    from sexton.explorer.server.server import Setup, read_token, serve
+    from sexton.explorer.server.server import Setup, serve
+    from sexton.web.server import read_token
 
+    if not args.host:
+        raise CommandError("--host: an empty address; 0.0.0.0 or :: are all")
     token = None if args.token_file is None else read_token(args.token_file)
+    web = read_web_config(args.web_config)
+    if token is not None and web is not None and web.authenticates:
+        raise CommandError(
+            "--token-file: the web configuration already demands passwords or certificates"
+        )
     reading = partial(working, "reading the recording", 0.5)
     where = Path(args.directory), args.host, args.port
-    return serve(Setup(*where, token, open=args.open, reading=reading))
+    return serve(Setup(*where, token, open=args.open, reading=reading, web=web))

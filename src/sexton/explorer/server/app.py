@@ -8,7 +8,7 @@ it starts is dropped.
 whenever the recording grows, and a last one with ``false`` when the recorder stops. Slow clients
 miss intermediate events, never the last one.
 
-Only this module and `server` need the web extra.
+Only this module, `server` and `sexton.web` need the web extra.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from sexton.explorer.server.documents import (
     json_bytes,
     takes_gzip,
 )
-from sexton.explorer.server.guard import Door, Guard
 from sexton.explorer.server.openapi import description
 from sexton.explorer.server.query import Refused, Values, read_path, read_query
 from sexton.explorer.server.static import StaticFiles
 from sexton.explorer.tiles.processes import Unanswered
 from sexton.model.text import printable
+from sexton.web.guard import App, Door, Guard
 
 JSON = "application/json"
 _STATUS_OF = ((StoreError, 404), (CommandError, 422), (Unanswered, 503))
@@ -207,6 +207,8 @@ class Explorer:
             },
         )
         inner.router.redirect_slashes = False
+        #: Without a guard, for a server that guards more than these pages.
+        self.pages: App = inner
         self.app = Guard(inner, door)
 
     async def close(self) -> None:

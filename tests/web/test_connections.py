@@ -8,14 +8,14 @@ import sys
 import time
 from pathlib import Path
 
-from sexton.explorer.server.server import MOST_OF_ONE
+from sexton.web.connections import MOST_OF_ONE
 from tests.explorer.server.asking import Running, stand_in, started
 from tests.record.running import wait_until
 
 HURRIED = """
 import runpy, sys
-import sexton.explorer.server.server as server
-server.REQUEST_S = server.ANSWER_S = float(sys.argv.pop())
+import sexton.web.connections as connections
+connections.REQUEST_S = connections.ANSWER_S = float(sys.argv.pop())
 runpy.run_module("tests.explorer.server.stand_in", run_name="__main__")
 """
 

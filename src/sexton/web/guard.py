@@ -6,6 +6,9 @@ name this server (this stops DNS rebinding), the request must not come from anot
 token is required too: once in the printed URL, then in a cookie, or as ``Authorization: Bearer``.
 Responses forbid loading from other hosts, inline scripts and framing.
 
+A client that a web configuration has authenticated (`sexton.web.access`) needs no token. Prometheus
+can send none and reaches a node by any name, so the paths it scrapes need neither.
+
 Plain ASGI, without a framework; streams pass through unchanged.
 """
 
@@ -40,15 +43,19 @@ _ALWAYS = (
 )
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,253})(?::[0-9]{1,5})?")
 _LOCAL = "localhost"
+#: In a scope: whether the client has shown who it is, by password or certificate.
+AUTHENTICATED = "sexton.authenticated"
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """The server's names besides loopback and its own address; the token, if required."""
+    """The server's names besides loopback and its own address; the token, if required; the paths
+    that are scraped, which need no token."""
 
     names: frozenset[str] = frozenset()
     token: str | None = None
     cookie: str = "sexton"
+    scraped: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +79,22 @@ class Guard:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
             return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_missing(message)]
-            await send(message)
-
         refusal = refused(scope, self._door)
         if refusal is None:
-            await self._app(scope, receive, send_with_headers)
+            await self._app(scope, receive, protected(send))
         else:
-            await _refuse(refusal, send_with_headers)
+            await refuse(refusal, send)
+
+
+def protected(send: Send) -> Send:
+    """`send` with the security headers that a response lacks."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *_missing(message)]
+        await send(message)
+
+    return send_with_headers
 
 
 def refused(scope: Scope, door: Door) -> Refusal | None:
@@ -95,7 +107,7 @@ def refused(scope: Scope, door: Door) -> Refusal | None:
         return Refusal(403, "the Host header does not name this server")
     if not _same_site(scope, host):
         return Refusal(403, "cross-site requests are not allowed")
-    if door.token is None:
+    if door.token is None or scope.get(AUTHENTICATED) or scope["path"] in door.scraped:
         return None
     return _without_token(scope, door)
 
@@ -109,7 +121,7 @@ def _without_token(scope: Scope, door: Door) -> Refusal | None:
     tokens = [given] if given is not None else [*_bearers(scope), *_cookies(scope, door.cookie)]
     if any(_right(token, door) for token in tokens):
         return None
-    words = "token required: open the URL that `sexton serve` printed"
+    words = "token required: open the URL that sexton printed"
     return Refusal(401, words, ((b"www-authenticate", b'Bearer realm="sexton"'),))
 
 
@@ -142,24 +154,37 @@ def is_loopback(name: str) -> bool:
 
 
 def _ours(host: str, scope: Scope, door: Door) -> bool:
-    """The port is ignored: through a tunnel it differs."""
+    """The port is ignored: through a tunnel it differs. A name that leads here by rebinding has no
+    certificate, and its page no password."""
     found = _HOST.fullmatch(host)
     if found is None:
         return False
-    name = plain(found[1])
-    server = scope.get("server")
+    name, server = plain(found[1]), scope.get("server")
+    if scope.get("scheme") == "https" or scope.get(AUTHENTICATED):
+        return True
+    if scope["path"] in door.scraped and _may_scrape(name, server):
+        return True
     return is_loopback(name) or name in door.names or bool(server and name == plain(server[0]))
 
 
+def _may_scrape(name: str, server: tuple[str, int] | None) -> bool:
+    """On loopback by any address, as proxies in front send it; from other machines by any name."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return server is not None and not is_loopback(server[0])
+    return True
+
+
 def _same_site(scope: Scope, host: str) -> bool:
-    origins = _all(scope, b"origin")
+    origins = header_values(scope, b"origin")
     if origins:
         origin = urlsplit(origins[0]) if len(origins) == 1 else None
         if origin is None or origin.scheme not in ("http", "https"):
             return False
         if origin.netloc.lower() != host.lower():
             return False
-    if set(_all(scope, b"sec-fetch-site")) <= {"same-origin", "none"}:
+    if set(header_values(scope, b"sec-fetch-site")) <= {"same-origin", "none"}:
         return True  # programs other than browsers send no such header
     # A link on another site may open the page, and nothing else.
     to_page = scope["path"] == "/" and _only(scope, b"sec-fetch-mode") == "navigate"
@@ -182,27 +207,28 @@ def _query_token(scope: Scope) -> str | None:
 
 
 def _bearers(scope: Scope) -> Iterable[str]:
-    for value in _all(scope, b"authorization"):
+    for value in header_values(scope, b"authorization"):
         kind, _, token = value.partition(" ")
         if kind.lower() == "bearer":
             yield token.strip()
 
 
 def _cookies(scope: Scope, name: str) -> Iterable[str]:
-    for value in _all(scope, b"cookie"):
+    for value in header_values(scope, b"cookie"):
         for pair in value.split(";"):
             key, _, token = pair.strip().partition("=")
             if key == name:
                 yield token
 
 
-def _all(scope: Scope, name: bytes) -> list[str]:
+def header_values(scope: Scope, name: bytes) -> list[str]:
+    """The values of a header, in order."""
     return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
 
 
 def _only(scope: Scope, name: bytes) -> str | None:
     """The value of a header that was sent exactly once."""
-    found = _all(scope, name)
+    found = header_values(scope, name)
     return found[0] if len(found) == 1 else None
 
 
@@ -213,7 +239,9 @@ def _missing(message: Message) -> Iterable[tuple[bytes, bytes]]:
         yield b"cache-control", b"no-store"
 
 
-async def _refuse(refusal: Refusal, send: Send) -> None:
+async def refuse(refusal: Refusal, send: Send) -> None:
+    """Send a refusal, as a line of JSON."""
+    send = protected(send)
     body = json.dumps({"error": refusal.words}).encode() if refusal.words else b""
     headers = [
         (b"content-type", b"application/json"),

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sexton.explorer.server.guard import POLICY, Door, refused
+from sexton.web.guard import POLICY, Door, refused
 from tests.explorer.server.asking import Running, stand_in
 
 TOKEN = "correct-horse-battery-staple"

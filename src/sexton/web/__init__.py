@@ -1,0 +1,1 @@
+"""The web server that the explorer and the exporter share: sockets, limits, TLS, access control."""
