@@ -6,7 +6,6 @@ Only the last two readings are compared: a screen shows now, not the average sin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sexton.detect import resets
@@ -19,13 +18,12 @@ from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import NetDevice
-from sexton.model.rows.task import Process, Thread
 from sexton.model.text import printable
 from sexton.model.window import Window, columns_of
+from sexton.series.busiest import TaskLoad, worst_tasks
 from sexton.series.catalogue import metric
 from sexton.series.cores import PARTS, CoreSeries, all_cores, from_columns
 from sexton.series.meter import latest
-from sexton.series.tasks import Task, TaskStep, kernel_ms, task_steps
 
 SCHEMA = "sexton.top/1"
 _NIC_RATES = tuple(
@@ -59,22 +57,6 @@ class CoreLoad(NamedTuple):
     def kind(self) -> str:
         """Where most of the time goes: "u"ser, "s"ystem or softirq ("i")."""
         return max((self.user, "u"), (self.system, "s"), (self.softirq, "i"))[1]
-
-
-class TaskLoad(NamedTuple):
-    """The busiest thread of a core, and its share of it."""
-
-    cpu: int
-    comm: str
-    pid: int
-    tid: int
-    share: float
-    system: float
-
-    @property
-    def name(self) -> str:
-        who = str(self.pid) if self.pid == self.tid else f"{self.pid}/{self.tid}"
-        return f"{self.comm}[{who}]"
 
 
 class NicLoad(NamedTuple):
@@ -113,39 +95,6 @@ def _shares(series: CoreSeries) -> tuple[CoreLoad, ...]:
         CoreLoad(core, shares.user / 100, shares.system / 100, shares.softirq / 100)
         for core, shares in sorted(last.items())
     )
-
-
-def worst_tasks(window: Window) -> Mapping[int, TaskLoad]:
-    """Per core, the busiest of the threads that last ran there.
-
-    Threads are read only for processes that used CPU, so one that was idle before is missing for
-    one reading. For a process with a single thread its own row is used: it has the right core.
-    """
-    worst: dict[int, TaskLoad] = {}
-    processes = (window.batches(Process) or ())[-2:]
-    threads = (window.batches(Thread) or ())[-2:]
-    alone = [step for step in task_steps(processes) if _had_one_thread(step)]
-    every = [*_loads(alone, task_steps(processes, kernel_ms)),
-             *_loads(task_steps(threads), task_steps(threads, kernel_ms))]  # fmt: skip
-    for load in every:
-        if load.cpu not in worst or worst[load.cpu].share < load.share:
-            worst[load.cpu] = load
-    return worst
-
-
-def _had_one_thread(step: TaskStep[Process]) -> bool:
-    return step.row.threads == 1 and (step.before is None or step.before.threads == 1)
-
-
-def _loads(
-    steps: Iterable[TaskStep[Any]], in_kernel: Iterable[TaskStep[Any]]
-) -> Iterator[TaskLoad]:
-    kernel: dict[Task, float] = {step.task: step.percent for step in in_kernel}
-    for step in steps:
-        row, system = step.row, kernel.get(step.task)
-        if row.cpu is not None and system is not None and step.amount:
-            _, tid, _ = step.task
-            yield TaskLoad(row.cpu, row.comm, row.pid, tid, step.percent / 100, system / 100)
 
 
 def nic_loads(window: Window) -> tuple[NicLoad, ...]:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 #: In the order of the help: first what a new user needs first.
 VERBS = (
     "diagnose", "why", "zombies", "fix", "audit", "gate",
-    "top", "profile", "record", "recording", "serve", "demo", "sources", "config", "collect",
-    "completion",
+    "top", "profile", "record", "recording", "export", "serve", "demo", "sources", "config",
+    "collect", "completion",
 )  # fmt: skip
 _PACKAGE = "sexton.cli.commands."
 

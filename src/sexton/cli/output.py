@@ -116,12 +116,12 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 PRIVATE = 0o600
 
 
-def write_whole(out: str, parts: Iterable[bytes]) -> None:
+def write_whole(out: str, parts: Iterable[bytes], mode: int = PRIVATE) -> None:
     """Write a temporary file beside `out`, then rename it.
 
-    A new file is `PRIVATE` whatever the umask; a file of ours keeps its mode. A terminal, a pipe or
-    /dev/null is written to and never replaced. In /tmp another user may have made what is at `out`:
-    a symbolic link is replaced and not followed, and their pipe is refused. Failures are
+    A new file has this mode whatever the umask; a file of ours keeps its mode. A terminal, a pipe
+    or /dev/null is written to and never replaced. In /tmp another user may have made what is at
+    `out`: a symbolic link is replaced and not followed, and their pipe is refused. Failures are
     `CommandError`s.
     """
     if "\0" in out:
@@ -133,7 +133,7 @@ def write_whole(out: str, parts: Iterable[bytes]) -> None:
             with open(handle, "wb") as stream:
                 stream.writelines(parts)
             return
-        _replace(out, parts, _mode(out))
+        _replace(out, parts, _mode(out, mode))
     except OSError as error:
         raise CommandError(f"{out}: {error.strerror or error}") from None
 
@@ -182,12 +182,12 @@ def _is_open_file(out: str) -> bool:
     return place == "/dev" and os.path.islink(out) and os.readlink(out).startswith(_OPEN_FILES)
 
 
-def _mode(out: str) -> int:
-    """Mode for the new file: that of our own regular file, else `PRIVATE`. The mode of a link or of
+def _mode(out: str, new: int) -> int:
+    """Mode for the new file: that of our own regular file, else `new`. The mode of a link or of
     another user's file is not kept."""
     try:
         found = os.stat(out, follow_symlinks=False)
     except FileNotFoundError:
-        return PRIVATE
+        return new
     ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-    return found.st_mode & 0o777 if ours else PRIVATE
+    return found.st_mode & 0o777 if ours else new

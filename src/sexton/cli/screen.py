@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from sexton.cli.load import CoreLoad, TaskLoad, all_cores_load, core_loads, nic_loads, worst_tasks
+from sexton.cli.load import CoreLoad, all_cores_load, core_loads, nic_loads
 from sexton.detect.deaths import deaths
 from sexton.detect.findings import reason
 from sexton.detect.growth import growth, latest_count
@@ -25,6 +25,7 @@ from sexton.model.rows.node import Node
 from sexton.model.text import count, printable, seconds, shorten, size
 from sexton.model.window import Window
 from sexton.reports.text.blocks import grant_for
+from sexton.series.busiest import TaskLoad, worst_tasks
 from sexton.series.rates import lasts
 
 _USER, _SYSTEM, _SOFTIRQ = ("░", "green"), ("█", "red"), ("▒", "magenta")

@@ -72,8 +72,12 @@ class Leak(NamedTuple):
     method: str
 
     @property
+    def per_second(self) -> float:
+        return Amount(self.number, self.seconds).rate
+
+    @property
     def per_hour(self) -> float:
-        return Amount(self.number, self.seconds).rate * _HOUR_S
+        return self.per_second * _HOUR_S
 
     @property
     def passed(self) -> bool:
@@ -138,10 +142,11 @@ def leak(window: Window) -> Leak | None:
     if seen is None or seen.traced is None:
         return _by_counts(window, counted)
     found = _by_releases(seen, seen.traced, counted, moved)
-    if found is not None:
-        return found
-    sure = seen.traced.sure(moved)
-    return _by_growth(seen, seen.traced, counted) if sure else _by_counts(window, counted)
+    if seen.traced.sure(moved):
+        return found or _by_growth(seen, seen.traced, counted)
+    # Those that may have been released are not in `found`; the count may have grown by more.
+    both = (found, _by_counts(window, counted))
+    return max((one for one in both if one is not None), key=lambda one: one.per_hour, default=None)
 
 
 def undecided(window: Window) -> Undecided | None:

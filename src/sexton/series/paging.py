@@ -89,10 +89,24 @@ class PagingStep(NamedTuple):
         """Pages in `by_tasks` per second."""
         return None if self.by_tasks is None else self.by_tasks / self.seconds
 
+    @property
+    def tasks_share(self) -> float | None:
+        """The part of all scanned pages that tasks scanned themselves, 0 to 1; 0 if none were."""
+        if self.by_tasks is None:
+            return None
+        every = self.by_tasks + self.moved.get("kswapd", 0) + self.moved.get("other", 0)
+        return self.by_tasks / every if every else 0.0
+
     def rate(self, group: str) -> float | None:
         """The amount of a group per second."""
         moved = self.moved.get(group)
         return None if moved is None else moved / self.seconds
+
+
+def minor_faults(sums: Mapping[str, int]) -> int | None:
+    """Page faults without a read from disk, since boot."""
+    every, major = sums.get("faults"), sums.get("major")
+    return None if every is None or major is None else every - major
 
 
 def _by_tasks(moved: Mapping[str, int], what: str) -> int | None:

@@ -157,7 +157,7 @@ def test_several_are_worked_on_at_the_same_time(server: ForkServer, tmp_path: Pa
 
 def test_where_they_are_all_gone_it_says_so(tmp_path: Path):
     made = ForkServer(Worker())
-    os.kill(made._pid, signal.SIGKILL)
+    os.kill(made.pid, signal.SIGKILL)
     with pytest.raises(Gone):
         made.ask("name", ())
     made.close()
@@ -186,7 +186,7 @@ def test_a_view_answers_itself_if_the_fork_server_is_killed(again: bool):
     view = View.open(INCIDENT)
     view.fork()
     assert view._processes is not None
-    pid = view._processes._pid
+    pid = view._processes.pid
     assert view.span is not None
     if again:
         view.diagnosis(*view.span)
@@ -204,7 +204,7 @@ import sys, threading
 from tests.explorer.tiles.test_processes import Worker
 from sexton.explorer.tiles.processes import ForkServer
 made = ForkServer(Worker())
-print(made._pid, flush=True)
+print(made.pid, flush=True)
 made.ask("sleep", (sys.argv[1],))
 """
 

@@ -10,6 +10,7 @@ the minutes around it, and tables are read every second for a minute.
   sexton recording info DIR                         what it holds
   sexton recording mark DIR "job 17 died"           pin the minutes around now
   sexton diagnose --from DIR --around 02:14         diagnose that moment
+  sexton record DIR --listen :9643                  metrics for Prometheus, and the explorer
 
 The recorder measures its own cost. Above its budget it pauses first what can be done later
 (decoding), then the most expensive sources, and says so at once; core times and the kernel
@@ -20,11 +21,18 @@ exceeds --retain and --size.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sexton.cli import output
 from sexton.cli.configuration import add_config, config_files
-from sexton.cli.options import add_json, need_recorder
+from sexton.cli.listen import add_web_config, served_by
+from sexton.cli.options import add_json, need_exporter, need_recorder
 from sexton.errors import CommandError
+
+if TYPE_CHECKING:
+    from sexton.record.companions import Made
+    from sexton.record.recorder import Options
 
 _YEAR_S = 366 * 86400.0
 
@@ -60,6 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ship", metavar="URL", help="copy pinned minutes to a directory or s3://, gs://…"
     )
+    parser.add_argument(
+        "--listen",
+        metavar="ADDR",
+        help="serve metrics and the explorer at HOST:PORT or :PORT (see sexton export)",
+    )
+    add_web_config(parser)
     parser.add_argument(
         "--cpu",
         type=_percent,
@@ -128,8 +142,6 @@ def _open_more() -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import os
-    import signal
     import sys
     from pathlib import Path
 
@@ -137,17 +149,13 @@ def run(args: argparse.Namespace) -> int:
     if args.preflight:
         return _preflight(args)
 
-    from sexton.cli.progress import recorder_line
-    from sexton.host.host import open_host
     from sexton.record.budget import memory_limit
     from sexton.record.companions import chosen
-    from sexton.record.recorder import Options, Recorder
+    from sexton.record.recorder import Options
     from sexton.store.retention import Limits
 
     if args.json:
         raise CommandError("--json is for --preflight; a running recorder writes DIR/status.json")
-    os.nice(10)
-    _open_more()
     options = Options(
         Path(args.directory),
         Limits(args.retain, args.size),
@@ -159,17 +167,39 @@ def run(args: argparse.Namespace) -> int:
         config_files=config_files(args.config),
     )
     made = chosen(stacks=args.stacks, ring=not args.no_ring, ship=args.ship)
+    if args.listen is not None:
+        need_exporter()
+        served, url = served_by(args)
+        made.append(served)
+        print(f"sexton: metrics: {url}", file=sys.stderr, flush=True)
+    elif args.web_config is not None:
+        raise CommandError("--web.config.file requires --listen")
+    return record(options, made)
+
+
+def record(options: Options, made: Sequence[Made]) -> int:
+    """Record until a signal, or until the time is over."""
+    import os
+    import signal
+    import sys
+
+    from sexton.cli.progress import recorder_line
+    from sexton.host.host import open_host
+    from sexton.record.recorder import Recorder
+
+    os.nice(10)
+    _open_more()
     with Recorder(open_host(), options, made) as recorder:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # not under nohup
                 signal.signal(number, lambda *_: recorder.stopping.set())
         for words in recorder.refused:
             print(f"sexton: continuing without {words}", file=sys.stderr)
-        with recorder_line(args.directory) as tick:
+        with recorder_line(str(options.directory)) as tick:
             recorder.run(tick)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C ends it at once
     if recorder.problem:
-        raise CommandError(f"{args.directory}: last minutes not written: {recorder.problem}")
+        raise CommandError(f"{options.directory}: last minutes not written: {recorder.problem}")
     return 0
 
 

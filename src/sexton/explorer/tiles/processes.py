@@ -82,7 +82,7 @@ class ForkServer:
             finally:
                 os._exit(0)
         other.close()
-        self._pid = pid
+        self.pid = pid
 
     def ask(self, name: str, arguments: tuple[Any, ...], stop: Stop | None = None) -> Any:
         """The worker's answer, or its exception; `Unanswered` if there was none, `Gone` if the fork
@@ -118,13 +118,13 @@ class ForkServer:
         """Close the fork server and wait for it."""
         self._to.close()
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
+            os.waitpid(self.pid, 0)
 
     def _is_there(self) -> bool:
         """Polled for a moment: a process closes its files before it can be waited for."""
         try:
             for _ in range(10):
-                if os.waitpid(self._pid, os.WNOHANG) != (0, 0):
+                if os.waitpid(self.pid, os.WNOHANG) != (0, 0):
                     return False
                 time.sleep(0.02)
         except ChildProcessError:

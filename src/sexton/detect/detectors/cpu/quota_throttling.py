@@ -36,7 +36,7 @@ import numpy as np
 
 from sexton.detect.detectors.memory.memory_pressure import SHORTAGE
 from sexton.detect.findings import absent, and_more, names, not_applicable, too_few_readings
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
+from sexton.detect.registry import READS, Advice, Averages, Stage, Threshold, detector
 from sexton.detect.runs import around
 from sexton.detect.stems import unit_of
 from sexton.model.diagnosis import Step
@@ -46,7 +46,7 @@ from sexton.model.rows.unit import Unit
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import Born, Stepper, Steps, lasts, steps_of, stretches, sums
+from sexton.series.rates import Amount, Born, Stepper, Steps, lasts, steps_of, stretches, sums
 
 NAME = "quota_throttling"
 
@@ -152,6 +152,7 @@ def _look(finding: Finding, window: Window) -> list[Step]:
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
     rises_with=SHORTAGE,
+    averages=Averages((CgroupThrottle,), LASTING, "a cgroup stopped by its quota"),
 )
 def detect(window: Window) -> Finding:
     """Cgroups that their quota throttles, the one throttled longest first."""
@@ -187,6 +188,10 @@ class Stopped(NamedTuple):
 
     us: dict[str, float]
     seconds: float
+
+    def ratio(self, path: str) -> float:
+        """Per second; more than 1 if it was stopped on several cores."""
+        return Amount(self.us[path] / 1e6, self.seconds).rate
 
 
 def stopped(window: Window) -> Stopped:

@@ -1,0 +1,1 @@
+"""Prometheus metrics of a node: the verdict, and what it rests on."""

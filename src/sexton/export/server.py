@@ -1,0 +1,135 @@
+"""The process that serves a recording's metrics, and its page, on one port.
+
+===================  ==========================================================
+``/metrics``         Prometheus' text format or OpenMetrics, by Accept
+``/runbooks/NAME``   the page of a detector, for alerts
+everything else      the explorer
+===================  ==========================================================
+
+One guard (`sexton.web`) is before all of it, with the users and certificates of the web
+configuration. Without users, a page that other machines can reach needs the token that is printed
+at the start; metrics and runbooks do not, since Prometheus can send none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sexton.detect.registry import detector_ids, detector_of
+from sexton.explorer.server.api import Site as Pages
+from sexton.explorer.server.app import Explorer
+from sexton.explorer.tiles.view import View
+from sexton.export.exporter import Exporter, Pace
+from sexton.sandbox import confine, limits_for
+from sexton.store.layout import require_recording
+from sexton.web.guard import App, Guard, Receive, Scope, Send
+from sexton.web.server import Server, door_of, end_on_signals
+
+if TYPE_CHECKING:
+    from sexton.web.config import WebConfig
+
+METRICS, RUNBOOKS = "/metrics", "/runbooks/"
+#: Prometheus sends no token, and neither does a link in an alert.
+SCRAPED = frozenset((METRICS, *(RUNBOOKS + name for name in detector_ids())))
+_SELDOM = 50_000
+_TEXT = b"text/plain; charset=utf-8"
+
+
+class Address(NamedTuple):
+    """The listening socket, the address it is bound to, and the host as it was given."""
+
+    socket: socket.socket
+    name: str
+    host: str
+
+
+class Metrics:
+    """Answers ``/metrics`` and ``/runbooks/``, and passes everything else to `page`."""
+
+    def __init__(self, scrape: Callable[[str, bool], tuple[bytes, str]], page: App) -> None:
+        self._scrape = scrape
+        self._page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if not (path == METRICS or path.startswith(RUNBOOKS)):
+            await self._page(scope, receive, send)
+        elif path == METRICS:
+            await self._metrics(scope, send)
+        else:
+            await _runbook(path.removeprefix(RUNBOOKS), send)
+
+    async def _metrics(self, scope: Scope, send: Send) -> None:
+        given = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        gzipped = "gzip" in given.get(b"accept-encoding", "")
+        content, kind = self._scrape(given.get(b"accept", ""), gzipped)
+        headers = {b"content-type": kind.encode(), b"vary": b"accept, accept-encoding"}
+        if gzipped:
+            headers[b"content-encoding"] = b"gzip"
+        await _send(send, 200, content, headers)
+
+
+async def _runbook(name: str, send: Send) -> None:
+    known = detector_of(name)
+    if known is None:
+        await _send(send, 404, b"no such detector\n")
+    else:
+        text = f"{known.id}: {known.title}\n\n{known.doc.strip()}\n"
+        await _send(send, 200, text.encode("utf-8", "replace"))
+
+
+async def _send(
+    send: Send, status: int, content: bytes, headers: Mapping[bytes, bytes] | None = None
+) -> None:
+    """HEAD is answered without the content by the server."""
+    found = {
+        b"content-type": _TEXT,
+        **(headers or {}),
+        b"content-length": str(len(content)).encode(),
+    }
+    await send({"type": "http.response.start", "status": status, "headers": list(found.items())})
+    await send({"type": "http.response.body", "body": content})
+
+
+class Site(NamedTuple):
+    """What is served, where, and by which rules; `said` gets the page's URL."""
+
+    directory: Path
+    address: Address
+    web: WebConfig | None
+    said: Callable[[str], None]
+    pace: Pace = Pace()
+
+
+def serve(site: Site) -> int:
+    """Serve until a signal."""
+    listening, name, host = site.address
+    require_recording(site.directory)
+    confine(limits_for(site.directory, growing=True)._replace(cpu_s=None))
+    os.register_at_fork(after_in_child=listening.close)  # workers serve no clients
+    gc.set_threshold(_SELDOM)  # neither metrics nor tiles make reference cycles
+    exporter = Exporter(site.directory, site.pace)
+    view = View.open(site.directory)
+    view.fork()  # no thread is running yet
+    door, url = door_of(host, (listening, name), site.web, scraped=SCRAPED)
+    explorer = Explorer(Pages(view, secrets.token_hex(8)), door)
+    metrics = Guard(Metrics(exporter.scrape, explorer.pages), door)
+    server = Server(metrics, explorer.close, site.web)
+    end_on_signals(server.end)
+    site.said(url)
+    with ThreadPoolExecutor(1, "sexton-metrics") as pool:
+        running = pool.submit(exporter.run)
+        running.add_done_callback(lambda _: server.end())
+        asyncio.run(server.serve([listening]))
+        exporter.stop()
+        running.result()
+    exporter.close()
+    return 0

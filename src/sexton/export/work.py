@@ -1,0 +1,100 @@
+"""What the exporter asks about a recording: each question is answered by a process of its own.
+
+`sexton.explorer.tiles.processes` forks it from a server that keeps the recording open. Judging five
+minutes takes a moment of a core and tens of megabytes; the process that answers scrapes must not
+pay for that, nor hang with a disk, nor end with a reader that crashes.
+"""
+
+from __future__ import annotations
+
+import time
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sexton.errors import StoreError
+from sexton.explain.diagnosis import diagnose
+from sexton.explorer.tiles.follow import GrowingRecording
+from sexton.export.current import current
+from sexton.export.judged import judged
+from sexton.export.recorder import add_status, read_status
+from sexton.export.samples import Counts, Samples
+from sexton.replay.span import Span
+from sexton.replay.window import window
+from sexton.store.recording import Recording
+
+#: How much is judged, and how much is read for what is current: two readings of every table that is
+#: read at least each half minute.
+JUDGED_S, CURRENT_S = 300.0, 75.0
+
+
+class Answer(NamedTuple):
+    """Samples up to the last reading of `boot_id` at `mono_s` and `wall_s`.
+
+    `kernel` are observations of cores up to `seen_s`. `live`: a recorder holds the directory.
+    `spent_s` is the CPU time of this answer, `served_s` that of the process it was forked from.
+    """
+
+    samples: Samples
+    boot_id: str
+    mono_s: float
+    wall_s: float
+    live: bool
+    kernel: Counts | None = None
+    seen_s: float = 0.0
+    spent_s: float = 0.0
+    served_s: float = 0.0
+
+
+class MetricsWork:
+    """Answers "judged" and "current"; see `explorer.tiles.processes.Work`."""
+
+    def __init__(self, path: Path) -> None:
+        self._followed = GrowingRecording(path)
+        self._served_s = 0.0
+
+    @property
+    def problems_so_far(self) -> list[str]:
+        return self._followed.recording.problems
+
+    def prepare(self) -> None:
+        self._followed.refresh()
+        self._served_s = time.process_time()
+
+    def answer(self, name: str, arguments: tuple[Any, ...]) -> Answer:
+        recording = self._followed.recording
+        found = _judged(recording) if name == "judged" else _current(recording, *arguments)
+        live, spent_s = self._followed.live, time.process_time()
+        return found._replace(live=live, spent_s=spent_s, served_s=self._served_s)
+
+
+def _judged(recording: Recording) -> Answer:
+    """The verdict on the last minutes."""
+    span = last_seconds(recording, JUDGED_S)
+    seen = window(recording, span).window
+    return Answer(judged(seen, diagnose(seen)), span.boot_id, *span.end, live=False)
+
+
+def _current(recording: Recording, since_s: float, span_s: float) -> Answer:
+    """The last readings; see `current.current`."""
+    span = last_seconds(recording, CURRENT_S)
+    found = current(window(recording, span).window, since_s, span_s)
+    add_status(found.samples, read_status(recording.path))
+    known = found.samples, span.boot_id, *span.end
+    return Answer(*known, live=False, kernel=found.kernel, seen_s=found.seen_s)
+
+
+def last_samples(recording: Recording) -> Samples:
+    """Everything that a recording tells now."""
+    found = _current(recording, -inf, CURRENT_S).samples
+    found.update(_judged(recording).samples)
+    return found
+
+
+def last_seconds(recording: Recording, seconds: float) -> Span:
+    """The last seconds of a recording; `StoreError` if nothing is recorded yet."""
+    if not recording.segments:
+        raise StoreError(f"{recording.path}: nothing is recorded yet")
+    last = recording.segments[-1]
+    mono_s, wall_s = last.end
+    return Span(last.boot_id, (mono_s - seconds, wall_s - seconds), (mono_s, wall_s))
