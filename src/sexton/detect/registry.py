@@ -30,20 +30,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cache
+from math import inf
 from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 import sexton.detect.detectors
 from sexton.detect.findings import missing, reason, unknown
 from sexton.detect.rows_read import witness
 from sexton.model.diagnosis import Step
-from sexton.model.finding import Finding, Missing, Verdict
+from sexton.model.finding import Finding, Missing, Severity, Verdict
 from sexton.model.row import Row
 from sexton.model.settings import Settings
+from sexton.model.text import seconds
 from sexton.model.window import Window
 
 Detect = Callable[[Window], Finding]
 Moments = Callable[[Finding, Window], Sequence[float]]
 _PACKAGE = "sexton.detect.detectors."
+#: What gives readings of a node that only Prometheus has scraped so far.
+RECORDER = "sudo sexton record /var/lib/sexton  # on the node"
 #: The risk of a step that changes nothing.
 READS = "none (read-only)"
 
@@ -126,6 +130,29 @@ def look(command: str, why: str) -> Advice:
     return Advice(Stage.LOOK, lambda _finding, _window: [Step(command, why, READS)])
 
 
+class Averages(NamedTuple):
+    """What a detector can tell from scraped counters, which are averages over the scrape interval.
+
+    `of` are the row types that it judges then. It can say *absent* if scrapes are at most so many
+    seconds apart as `every` says, which is mostly the threshold of how long the symptom must last
+    (0: never). `hides` completes "readings every 30 s cannot show …" for longer intervals.
+    *Present* needs no limit: an average above a limit was above it all the time, or further above
+    it for a part.
+    """
+
+    of: tuple[type[Row], ...]
+    every: Threshold | float
+    hides: str
+
+    @property
+    def every_s(self) -> float:
+        return self.every.value if isinstance(self.every, Threshold) else self.every
+
+
+#: For counters of events: none is lost between two scrapes.
+ANY_INTERVAL = inf
+
+
 class Declaration(TypedDict):
     """The arguments of `@detector`; `Detector` documents each of them."""
 
@@ -151,6 +178,7 @@ class Declaration(TypedDict):
     ends_jobs: NotRequired[bool]
     treatments: NotRequired[tuple[Treatment, ...]]
     plan_note: NotRequired[str]
+    averages: NotRequired[Averages]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +232,8 @@ class Detector:
     treatments: tuple[Treatment, ...] = ()
     #: What to do instead, for a problem that the plan does nothing about.
     plan_note: str = ""
+    #: What it can tell from scraped averages; `None`: nothing.
+    averages: Averages | None = None
 
     @property
     def headline(self) -> str:
@@ -235,11 +265,41 @@ class Detector:
         if not lacking:
             seen = witness(window)
             with seen.noting() as noted:
-                finding = self.detect(seen)
+                finding = self._by_averages(self.detect(seen), window, noted)
             return replace(finding, rows=seen.rows(noted), essential=self.essential)
         states = list(dict.fromkeys(window.why_missing(kind) for kind in lacking))
         found = unknown(self.id, reason(states[0]), map(missing, states))
         return replace(found, essential=self.essential)
+
+    def _by_averages(self, found: Finding, window: Window, noted: Iterable[type[Row]]) -> Finding:
+        """*Unknown* for what scraped averages cannot tell; what was read on the node stays as it
+        is."""
+        step = window.scraped_every(noted)
+        known = self.averages
+        if step is None or found.verdict is Verdict.NOT_APPLICABLE:
+            return found
+        if found.verdict is Verdict.UNKNOWN:
+            # A table that nobody scraped is the reason, and not what its absence looks like.
+            more = [missing(window.why_missing(kind)) for kind in noted if not window.read(kind)]
+            return replace(found, missing=tuple(dict.fromkeys((*found.missing, *more))))
+        if known is not None and (found.verdict is Verdict.PRESENT or step <= known.every_s):
+            return found
+        need = "readings of the node itself"
+        if known is None:
+            words = "no exporter has what tells this"
+        elif not known.every_s:
+            words = f"scraped counters cannot show {known.hides}"
+        else:
+            words = f"readings every {seconds(step)} cannot show {known.hides}"
+            words += f" for less than about {seconds(2 * step)}"
+            need = f"readings at most {seconds(known.every_s)} apart"
+        return replace(
+            found,
+            verdict=Verdict.UNKNOWN,
+            severity=Severity.INFO,
+            summary=f"{words}; by averages: {found.summary}",
+            missing=(Missing(need, RECORDER), *found.missing),
+        )
 
 
 _found: dict[str, Detector] = {}

@@ -50,10 +50,12 @@ class Cost(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """The recording that was diagnosed, and notes about its span."""
+    """The recording that was diagnosed, and notes about its span. `scraped`: it is a Prometheus,
+    which no other command reads."""
 
     recording: str
     notes: tuple[str, ...]
+    scraped: bool = False
 
 
 @frozen

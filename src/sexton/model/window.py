@@ -36,7 +36,8 @@ class SourceState(NamedTuple):
 
     `detail` says what happened in one line; `grant` is what would make it readable, as a command
     if there is one. `reads` and `spent_s` are its own cost; `requested` is true if an option
-    enabled it, so that its failure must be reported.
+    enabled it, so that its failure must be reported. `step_s` is the longest time that its counters
+    are averages over, if they were scraped by Prometheus and not read by Sexton.
     """
 
     id: str
@@ -47,6 +48,7 @@ class SourceState(NamedTuple):
     reads: int = 0
     spent_s: float = 0.0
     requested: bool = False
+    step_s: float | None = None
 
 
 @frozen
@@ -230,6 +232,13 @@ class Window:
         return self.states.get(
             provider, SourceState(provider, "", "absent", "not recorded in this window")
         )
+
+    def scraped_every(self, kinds: Iterable[type[Row]]) -> float | None:
+        """The longest time that one of these tables is averaged over, of all tables if none of them
+        was scraped; `None` if Sexton read the node itself."""
+        steps = {name: state.step_s for name, state in self.states.items() if state.step_s}
+        mine = [steps[name] for kind in kinds if (name := self._providers.get(kind, "")) in steps]
+        return max(mine or steps.values(), default=None)
 
     def wall(self, mono_s: float) -> float:
         """The UNIX time of a monotonic moment, by the reading nearest to it.

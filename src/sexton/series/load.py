@@ -18,6 +18,7 @@ import numpy as np
 
 from sexton.model.row import Row
 from sexton.model.rows.cpu import RunQueue
+from sexton.model.rows.memory import Pressure
 from sexton.model.rows.task import Process, Thread
 from sexton.model.window import Batch, Key, Window, values_getter
 from sexton.series import pressure
@@ -101,6 +102,8 @@ def lapses(window: Window, limit: float, seconds: float) -> list[Stretch]:
     The single seconds of a gap are unknown. But PSI's counter continued, and if the recorder could
     not read for so long while tasks waited for a core, it did not get one either.
     """
+    if window.scraped_every((Pressure,)) is not None:
+        return []  # of Prometheus, which need not run on this node
     read = pressure.levels(window, "cpu")
     long = np.flatnonzero(np.diff(read.mono) >= seconds).tolist()
     found = (pressure.between(read[at], read[at + 1]) for at in long)

@@ -17,6 +17,12 @@ A recording is diagnosed by the same rules, even while `sexton record` is still 
   sexton diagnose --from DIR --window 2026-11-15T03:00..04:30 from one time to another
   sexton diagnose --from DIR --window 20m..                   the last twenty minutes
 
+Where only Prometheus is, the series of node_exporter and of the kubelet are judged by the same
+rules; what averages over a scrape interval cannot tell is unknown (docs/prometheus-source.md):
+
+  sexton diagnose --prometheus http://prometheus:9090 --node n17         the last ten minutes
+  sexton diagnose --prometheus URL --node n17 --around 03:12 --prometheus-config access.toml
+
 For a ticket, the verdict and the pictures of `sexton serve` in one file that fetches nothing:
 
   sexton diagnose --from DIR --around 03:12 --html incident.html
@@ -35,6 +41,7 @@ from typing import TYPE_CHECKING, Any
 from sexton.cli import output
 from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json
+from sexton.cli.prometheus import add_prometheus, check_prometheus, read_prometheus
 from sexton.cli.window import (
     add_archive,
     add_live_options,
@@ -68,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_live_options(parser)
     add_recording(parser)
+    add_prometheus(parser)
     add_span(parser)
     add_config(parser)
 
@@ -79,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
     window = None
     if args.recording is not None:
         diagnosis = _recorded(args)
+    elif args.prometheus is not None:
+        diagnosis, window = _scraped(args)
     else:
         diagnosis, window = _sampled(args)
     if args.json:
@@ -101,8 +111,11 @@ def _check(args: argparse.Namespace) -> None:
         _check_html(args.html)
     if args.archive is None and args.recording is not None and is_archive(args.recording):
         args.archive, args.recording = args.recording, None
+    check_prometheus(args)
+    if args.prometheus is not None:
+        return
     if args.recording is None and (args.around is not None or args.window is not None):
-        raise CommandError("--around and --window require --from DIR")
+        raise CommandError("--around and --window require --from DIR or --prometheus URL")
     if args.recording is not None:
         if args.archive is not None:
             raise CommandError("a recording and an archive cannot be combined")
@@ -116,6 +129,21 @@ def _sampled(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
 
     seen = read_archived(args.archive) if args.archive is not None else watch(args, "diagnose")
     return diagnose(*seen), seen[0]
+
+
+def _scraped(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
+    from dataclasses import replace
+
+    from sexton.cli.progress import working
+    from sexton.explain.diagnosis import diagnose
+    from sexton.model.diagnosis import Replayed
+
+    with working("reading Prometheus"):
+        found = read_prometheus(args)
+        diagnosis = diagnose(found.window)
+    cost = cost_of(found.window, "read from Prometheus")
+    replayed = Replayed(f"Prometheus at {args.prometheus}", found.notes, scraped=True)
+    return replace(diagnosis, cost=cost, replayed=replayed), found.window
 
 
 def _recorded(args: argparse.Namespace) -> Diagnosis:

@@ -16,8 +16,8 @@ class TcpCounters(Row):
     in_segments: int
     out_segments: int
     retransmitted_segments: int
-    established_resets: int
-    attempt_fails: int
+    established_resets: int | None
+    attempt_fails: int | None
     timeouts: int | None
     aborts_on_timeout: int | None
     lost_retransmits: int | None

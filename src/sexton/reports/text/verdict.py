@@ -344,6 +344,8 @@ def _do_now(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     if any(finding.is_problem and _is_treated(finding) for finding in diagnosis.findings):
         replayed = diagnosis.replayed
         source = "" if replayed is None else f" --from {quote(printable(replayed.recording))}"
+        if replayed is not None and replayed.scraped:
+            source = "  # on the node"
         yield from labelled(label, ["a step-by-step plan with undo; changes nothing"], width)
         yield typed(f"sudo sexton fix plan{source}")
         label = "BY HAND"

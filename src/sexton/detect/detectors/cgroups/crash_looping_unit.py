@@ -32,7 +32,15 @@ from typing import NamedTuple
 
 from sexton.detect.findings import absent, and_more, not_applicable, unknown, unread
 from sexton.detect.protected import protected
-from sexton.detect.registry import Advice, Stage, Threshold, Treatment, detector
+from sexton.detect.registry import (
+    ANY_INTERVAL,
+    Advice,
+    Averages,
+    Stage,
+    Threshold,
+    Treatment,
+    detector,
+)
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
@@ -143,6 +151,7 @@ def _stop(finding: Finding, _window: Window) -> list[Step]:
     advice=Advice(Stage.STOP, _stop),
     events=("restart",),
     treatments=(Treatment.STOP_UNITS,),
+    averages=Averages((ServiceManager, Unit), ANY_INTERVAL, "restarts"),
 )
 def detect(window: Window) -> Finding:
     """Every unit in a loop, the one with the most restarts first."""

@@ -35,7 +35,7 @@ import numpy as np
 from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE, held_meanwhile
 from sexton.detect.families import is_rstat, is_spinning
 from sexton.detect.findings import AGAIN, absent, not_applicable, reason, unknown
-from sexton.detect.registry import Threshold, detector
+from sexton.detect.registry import Averages, Threshold, detector
 from sexton.detect.runs import StepRun, step_runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -87,6 +87,7 @@ class Pair(NamedTuple):
     lanes=("cores", "stacks"),
     about=("core", "task", "cgroup"),
     answers={"core": 4},
+    averages=Averages((CoreTimes,), LASTING, "two cores in the kernel at once"),
 )
 def detect(window: Window) -> Finding:
     """The stretch in which most samples of several cores flushed."""

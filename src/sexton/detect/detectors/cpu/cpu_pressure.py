@@ -47,13 +47,13 @@ from sexton.detect.findings import (
     unknown,
     unread,
 )
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
+from sexton.detect.registry import READS, Advice, Averages, Stage, Threshold, detector
 from sexton.detect.stacks import cgroup_by_pid
 from sexton.detect.stems import unit_of
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCpu
-from sexton.model.rows.cpu import CoreTimes, ReadyTasks
+from sexton.model.rows.cpu import CoreTimes, ReadyTasks, RunQueue
 from sexton.model.rows.memory import Pressure
 from sexton.model.rows.task import Process
 from sexton.model.text import count
@@ -138,6 +138,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     answers={"core": 5, "task": 5, "unit": 6, "cgroup": 6},
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
+    averages=Averages((CoreTimes, RunQueue, Pressure), LASTING, "tasks that wait for a core"),
 )
 def detect(window: Window) -> Finding:
     """The stretch in which most tasks waited, and who took the time."""

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.findings import absent, and_more, too_few_readings
-from sexton.detect.registry import Threshold, detector, look
+from sexton.detect.registry import Averages, Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.text import seconds as duration
@@ -63,6 +63,7 @@ def _ruled_out(window: Window) -> str:
     answers={"core": 6},
     ruled_out=_ruled_out,
     advice=look("mpstat -P ALL 1 10", "see whether it goes on: %steal by core"),
+    averages=Averages((CoreTimes,), LASTING, "a core taken away"),
 )
 def detect(window: Window) -> Finding:
     """The core that was taken away most, and all others above the limit."""

@@ -37,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.findings import AGAIN, absent, and_more, names, too_few_readings, unread
-from sexton.detect.registry import Advice, Stage, Threshold, detector
+from sexton.detect.registry import Advice, Averages, Stage, Threshold, detector
 from sexton.detect.rows_read import remembered
 from sexton.detect.stacks import hottest, on_cores, thread_name
 from sexton.model.diagnosis import Step
@@ -112,6 +112,7 @@ def _beginnings(finding: Finding, window: Window) -> list[float]:
     events=("held_core",),
     spells=_beginnings,
     holds_core=True,
+    averages=Averages((CoreTimes,), HELD, "a core held in the kernel"),
 )
 @remembered
 def detect(window: Window) -> Finding:

@@ -37,7 +37,7 @@ from sexton.detect import kernel_log
 from sexton.detect.faults import Fault, Judged, Report, faults, none_logged, present
 from sexton.detect.findings import absent, and_more, names, unknown
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import Threshold, detector, look
+from sexton.detect.registry import ANY_INTERVAL, Averages, Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.hardware import MemoryModule
 from sexton.model.text import count
@@ -100,6 +100,7 @@ def _ruled_out(window: Window) -> str:
         f"grep . {_EDAC}/mc*/dimm*/dimm_label {_EDAC}/mc*/dimm*/dimm_[cu]e_count",
         "see which module it is, and whether its count grows",
     ),
+    averages=Averages((MemoryModule,), ANY_INTERVAL, "errors"),
 )
 def detect(window: Window) -> Finding:
     """Which module fails, whether errors were corrected, and what was killed for them."""

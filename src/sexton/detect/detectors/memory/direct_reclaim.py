@@ -39,7 +39,7 @@ from sexton.detect.detectors.memory import memory_pressure
 from sexton.detect.detectors.memory.memory_pressure import HURTS, LASTS
 from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
 from sexton.detect.findings import absent, missing, names, too_few_readings, unknown
-from sexton.detect.registry import Threshold, detector
+from sexton.detect.registry import Averages, Threshold, detector
 from sexton.detect.runs import StepRun, step_runs
 from sexton.detect.stacks import SLACK_S, Caught, caught, cgroups_of, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -127,6 +127,7 @@ def _ruled_out(window: Window) -> str:
     mimics=saturated_core.NAME,
     rises_with=memory_pressure.SHORTAGE,
     rises_if=lambda finding: not is_ordered(finding),
+    averages=Averages((VmCounter, Pressure), LASTING, "direct reclaim"),
 )
 def detect(window: Window) -> Finding:
     """The stretch that cost tasks most, by the counters; by stacks where those show more."""

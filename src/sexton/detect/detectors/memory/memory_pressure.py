@@ -35,7 +35,7 @@ import numpy as np
 
 from sexton.detect.families import is_reclaim, is_shortage
 from sexton.detect.findings import AGAIN, absent, missing, unknown, unread
-from sexton.detect.registry import Threshold, detector, look
+from sexton.detect.registry import Averages, Threshold, detector, look
 from sexton.detect.runs import StepRun, step_runs
 from sexton.detect.stacks import Caught, caught, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -77,6 +77,7 @@ _SIGNS = {
     "refaults": "pages read back after eviction",
     "swapped_in": "pages swapped in",
 }
+_FOR_CGROUPS = "of the pages scanned, for cgroups at their limits"
 #: Per cent of all scanning: if the machine's part is smaller, only cgroups were short.
 _MACHINES = 10
 #: Samples of reclaim; fewer do not show what it was for.
@@ -112,6 +113,7 @@ def _ruled_out(window: Window) -> str:
     advice=BIGGEST_PROCESSES,
     rises_with=SHORTAGE,
     plan_note="freeing zombies does not fix it; see DO NOW in sexton diagnose",
+    averages=Averages((Pressure, VmCounter), LASTS, "tasks that wait for memory"),
 )
 def detect(window: Window) -> Finding:
     """The worst stretch by PSI; without PSI only whether there was any reclaim."""
@@ -198,7 +200,7 @@ def _pressed(window: Window, worst: Worst, counted: Readings, found: Levels) -> 
     if over is not None and (share := _for_cgroups(over)) is not None:
         evidence.append(share)
         worst = worst._replace(severity=_LESS[worst.severity], machine=False)
-    elif over is None and not _machine_reclaims(window, worst.run):
+    elif (over is None or over.by_tasks is None) and not _machine_reclaims(window, worst.run):
         worst = worst._replace(severity=Severity.INFO, machine=None)
     span = (worst.run.start, worst.run.end)
     stacks = caught(window, is_reclaim, span)
@@ -215,6 +217,11 @@ def _pressed(window: Window, worst: Worst, counted: Readings, found: Levels) -> 
     )
 
 
+def is_of_cgroups(finding: Finding) -> bool:
+    """Did the counters show that only cgroups were short, and not the machine?"""
+    return any(evidence.what == _FOR_CGROUPS for evidence in finding.evidence)
+
+
 def _for_cgroups(moved: PagingStep) -> Evidence | None:
     """Evidence that nearly all pages were scanned for cgroups; `None` if the machine was short."""
     tasks = moved.by_tasks
@@ -225,7 +232,7 @@ def _for_cgroups(moved: PagingStep) -> Evidence | None:
     if 100 * machine >= _MACHINES * (machine + cgroups):
         return None
     return Evidence(
-        "of the pages scanned, for cgroups at their limits",
+        _FOR_CGROUPS,
         f"{100 * cgroups / (machine + cgroups):.0f} %",
         f"< {100 - _MACHINES} %",
         "% of the pages scanned",

@@ -41,10 +41,11 @@ from sexton.detect.findings import absent, names, unknown
 from sexton.detect.kernel_log import DAY_S, NO_REACH, Reach
 from sexton.detect.oom import FAMILY, Kill, kills
 from sexton.detect.oom_counts import Counted
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
+from sexton.detect.registry import ANY_INTERVAL, READS, Advice, Averages, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupMemory
+from sexton.model.rows.memory import VmCounter
 from sexton.model.text import count, size
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
@@ -127,6 +128,7 @@ def _look(finding: Finding, window: Window) -> Sequence[Step]:
     events=(FAMILY,),
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
+    averages=Averages((VmCounter, CgroupMemory), ANY_INTERVAL, "kills"),
 )
 def detect(window: Window) -> Finding:
     """Which processes were killed, by which limit and how often; the gravest limit first."""

@@ -40,12 +40,12 @@ from sexton.detect.detectors.memory import memory_pressure
 from sexton.detect.detectors.memory.memory_pressure import HURTS, LASTS
 from sexton.detect.families import is_fault
 from sexton.detect.findings import AGAIN, absent, missing, names, unknown, unread
-from sexton.detect.registry import Threshold, detector, look
+from sexton.detect.registry import Averages, Threshold, detector, look
 from sexton.detect.runs import AROUND_S, StepRun, step_runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
-from sexton.model.rows.memory import VmCounter
+from sexton.model.rows.memory import Pressure, VmCounter
 from sexton.model.rows.task import Process
 from sexton.model.rows.trace import StackCount
 from sexton.model.text import seconds as duration
@@ -193,6 +193,7 @@ def _is_major(finding: Finding) -> bool:
     mimics=saturated_core.NAME,
     rises_with=memory_pressure.SHORTAGE,
     rises_if=_is_major,
+    averages=Averages((VmCounter, CoreTimes, Pressure), 0, "a process whose faults hold a core"),
 )
 def detect(window: Window) -> Finding:
     """Major faults with pressure, a core that was held by faults, or the highest rate."""

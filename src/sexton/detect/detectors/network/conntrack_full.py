@@ -34,7 +34,7 @@ from typing import NamedTuple
 from sexton.detect import kernel_log, nics
 from sexton.detect.findings import absent, missing, names, not_applicable, unknown
 from sexton.detect.kernel_log import DAY_S, Line
-from sexton.detect.registry import Threshold, detector, look
+from sexton.detect.registry import Averages, Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.net import NOT_TRACKING, Conntrack
 from sexton.model.text import count
@@ -114,6 +114,7 @@ class _Report(NamedTuple):
         "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
         "see how full it is; raise the maximum, or shorten the timeouts of what fills it",
     ),
+    averages=Averages((Conntrack,), 60, "a table that is full"),
 )
 def detect(window: Window) -> Finding:
     """Whether the table is or was full, and what was dropped."""

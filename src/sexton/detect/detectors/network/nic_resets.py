@@ -32,7 +32,7 @@ from shlex import quote
 from sexton.detect import kernel_log, nics, resets
 from sexton.detect.findings import missing, names, not_applicable, unknown, unread
 from sexton.detect.kernel_log import DAY_S, Burst
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
+from sexton.detect.registry import ANY_INTERVAL, READS, Advice, Averages, Stage, Threshold, detector
 from sexton.detect.resets import CAUSES, ONE_RESET
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
@@ -133,6 +133,7 @@ def _ask_driver(finding: Finding, _window: Window) -> list[Step]:
     moments=reset_times,
     ends_jobs=True,
     advice=Advice(Stage.PROVE, _ask_driver),
+    averages=Averages((NicCounter,), ANY_INTERVAL, "resets"),
 )
 def detect(window: Window) -> Finding:
     """How often, when, why and on which queue."""

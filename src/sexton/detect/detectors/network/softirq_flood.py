@@ -37,7 +37,7 @@ import numpy as np
 from sexton.detect import nics
 from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.findings import absent, and_more, names, too_few_readings, unread
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
+from sexton.detect.registry import READS, Advice, Averages, Stage, Threshold, detector
 from sexton.detect.runs import AROUND_S
 from sexton.detect.waits import LOSSES
 from sexton.model.diagnosis import Step
@@ -136,6 +136,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
     advice=Advice(Stage.LOOK, _look),
     mimics=saturated_core.NAME,
     plan_note="a plan cannot stop it; see DO NOW in sexton diagnose",
+    averages=Averages((CoreTimes, SoftnetCpu), LASTING, "a flooded core"),
 )
 def detect(window: Window) -> Finding:
     """The core that was flooded most, and the interface that received the packets."""

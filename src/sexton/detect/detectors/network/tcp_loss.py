@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.findings import absent, too_few_readings
-from sexton.detect.registry import Threshold, detector
+from sexton.detect.registry import Averages, Threshold, detector
 from sexton.detect.runs import around
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.net import TcpCounters
@@ -134,6 +134,7 @@ def _ruled_out(window: Window) -> str:
     answers={"job": 2},
     ruled_out=_ruled_out,
     ends_jobs=True,
+    averages=Averages((TcpCounters,), LASTING, "lost segments"),
 )
 def detect(window: Window) -> Finding:
     """The worst stretch, and how it compares with the whole."""

@@ -34,7 +34,7 @@ from sexton.detect import kernel_log
 from sexton.detect.faults import Fault, Judged, Report, fault_evidence, faults, present, unrecorded
 from sexton.detect.findings import absent, and_more, names, unknown
 from sexton.detect.kernel_log import Line
-from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
+from sexton.detect.registry import READS, Advice, Averages, Stage, Threshold, detector
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.filesystem import Filesystem
@@ -109,6 +109,7 @@ def _ruled_out(window: Window) -> str:
     events=FAMILIES,
     ruled_out=_ruled_out,
     advice=Advice(Stage.LOOK, _look),
+    averages=Averages((Filesystem,), 120, "a filesystem that is full"),
 )
 def detect(window: Window) -> Finding:
     """The filesystem with the least left, and all others that are short."""

@@ -3,8 +3,8 @@
 **Rule.** Both in the same seconds. *Proven*: kernel stacks of that time show tasks that reclaim in
 the page allocator, which happens only if the node has no free page left. *Possible* without stacks:
 two measures that rise together do not prove each other. No link if the stacks show only reclaim for
-a cgroup's own limit (then the limit forces it, and the pressure is its effect), or if the reclaim
-was requested.
+a cgroup's own limit (then the limit forces it, and the pressure is its effect), or if the counters
+show that next to nothing was scanned for the machine, or if the reclaim was requested.
 
 **Evidence against.** More stacks of reclaim for a cgroup's limit than for the node's shortage.
 """
@@ -12,6 +12,7 @@ was requested.
 from __future__ import annotations
 
 from sexton.detect.detectors.memory.direct_reclaim import is_ordered
+from sexton.detect.detectors.memory.memory_pressure import is_of_cgroups
 from sexton.detect.stacks import caught
 from sexton.explain.held import FEWEST, LIMIT, RECLAIM, SHORTAGE, SLACK_S, families
 from sexton.explain.order import together
@@ -33,6 +34,8 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
         return None
     seen = caught(window, lambda frames: RECLAIM in families(frames))
     if seen is None or seen.samples < FEWEST:
+        if is_of_cgroups(cause):
+            return None
         text = "in the same seconds; kernel stacks would show whether one causes the other"
         return Bond(Strength.POSSIBLE, text)
     short = sum(row.samples for row in seen.rows if SHORTAGE in families(row.frames))
