@@ -153,7 +153,6 @@ def _look(finding: Finding, window: Window) -> list[Step]:
     advice=Advice(Stage.LOOK, _look),
     rises_with=SHORTAGE,
     averages=Averages((CgroupThrottle,), LASTING, "a cgroup stopped by its quota"),
-    averages=Averages((CgroupThrottle,), LASTING, "a cgroup stopped by its quota"),
 )
 def detect(window: Window) -> Finding:
     """Cgroups that their quota throttles, the one throttled longest first."""
