@@ -9,12 +9,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
+from tests.deploy.prometheus.known import LABELS
+
 #: Detectors of the chain, its root first.
 CHAIN = ("crash_looping_unit", "zombie_memcgs", "saturated_core", "starved_napi", "nic_resets")
 
 
 def series(name: str, value: float, **labels: str) -> str:
-    """A line of the text format."""
+    """A line of the text format, of a metric that the exporter serves."""
+    assert set(labels) == LABELS[name], name
 
     def quoted(text: str) -> str:
         text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

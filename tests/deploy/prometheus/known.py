@@ -4,53 +4,17 @@ from __future__ import annotations
 
 import re
 
-#: What the exporter serves, by name.
-GAUGES = {
-    "sexton_build_info",
-    "sexton_node_info",
-    "sexton_verdict",
-    "sexton_verdict_timestamp_seconds",
-    "sexton_verdict_window_seconds",
-    "sexton_finding",
-    "sexton_finding_explained",
-    "sexton_findings_unknown",
-    "sexton_chain",
-    "sexton_chain_info",
-    "sexton_memcgs_dying",
-    "sexton_memcgs_live",
-    "sexton_memcgs_leak_per_second",
-    "sexton_memcgs_owner_dying",
-    "sexton_worst_core_kernel_ratio",
-    "sexton_worst_core_info",
-    "sexton_held_core_seconds",
-    "sexton_softirq_pending_seconds",
-    "sexton_direct_reclaim_ratio",
-    "sexton_cgroup_throttled_ratio",
-    "sexton_source_up",
-    "sexton_recorder_up",
-    "sexton_recorder_last_reading_timestamp_seconds",
-    "sexton_recorder_memory_bytes",
-    "sexton_recorder_shed",
-    "sexton_recorder_problem",
-    "sexton_exporter_memory_bytes",
-}
-COUNTERS = {
-    "sexton_nic_resets_total",
-    "sexton_unit_restarts_total",
-    "sexton_reclaim_pages_scanned_total",
-    "sexton_page_faults_total",
-    "sexton_pressure_waiting_seconds_total",
-    "sexton_oom_kills_total",
-    "sexton_alarms_total",
-    "sexton_recorder_cpu_seconds_total",
-    "sexton_recorder_written_bytes_total",
-    "sexton_recorder_lost_rows_total",
-    "sexton_exporter_cpu_seconds_total",
-}
-HISTOGRAMS = {"sexton_core_kernel_ratio", "sexton_softirq_wait_seconds"}
-#: Those, what a histogram is made of, and the one that Prometheus adds to every target.
-KNOWN = GAUGES | COUNTERS | {"up"}
-KNOWN |= {name + part for name in HISTOGRAMS for part in ("_bucket", "_count", "_sum")}
+from sexton.export.families import FAMILIES
+
+#: The labels of every series that the exporter serves, by name; and what Prometheus adds itself.
+LABELS = {"up": set[str]()}
+for _family in FAMILIES:
+    _parts = ("_bucket", "_count", "_sum") if _family.buckets else ("",)
+    for _part in _parts:
+        _bound = {"le"} if _part == "_bucket" else set()
+        LABELS[_family.name + _part] = {*_family.labels, *_bound}
+#: Labels that any target has.
+TARGET = {"job", "instance"}
 
 _WORDS = {"and", "or", "unless", "bool", "offset", "by", "without", "on", "ignoring"}
 _WORDS |= {"group_left", "group_right"}
@@ -68,6 +32,17 @@ def metrics(expression: str) -> set[str]:
     text = re.sub(grouping, " ", text)
     names = re.findall(r"(?<![\w:.])([a-zA-Z_:][\w:]*)(?!\s*\(|[\w:])", text)
     return {name for name in names if name not in _WORDS}
+
+
+def selectors(expression: str) -> list[tuple[str, set[str]]]:
+    """Every name that has labels in braces, with these labels.
+
+    >>> [(name, sorted(labels)) for name, labels in selectors('x{b="c", a!~"d{}"} / y{}')]
+    [('x', ['a', 'b']), ('y', [])]
+    """
+    text = re.sub(r'"(?:[^"\\]|\\.)*"', '""', expression)
+    found = re.findall(r"([a-zA-Z_:][\w:]*)\{([^}]*)\}", text)
+    return [(name, set(re.findall(r"(\w+)\s*[=!]", labels))) for name, labels in found]
 
 
 def queries(template: str) -> list[str]:

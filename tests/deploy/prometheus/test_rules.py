@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.deploy.peers import peer
-from tests.deploy.prometheus.known import KNOWN, metrics, queries
+from tests.deploy.prometheus.known import LABELS, TARGET, metrics, queries, selectors
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -122,8 +122,18 @@ def test_every_metric_is_served_or_recorded():
             assert len(queries(text)) == text.count("query (")
             asked += queries(text)
         for expression in asked:
-            assert metrics(expression) <= KNOWN | recorded, expression
-            assert metrics(expression) or expression == "", expression
+            assert metrics(expression) <= {*LABELS, *recorded}, expression
+            assert metrics(expression), expression
+            for name, labels in selectors(expression):
+                assert labels <= LABELS.get(name, labels) | TARGET, f"{name} has no such label"
+
+
+@pytest.mark.parametrize("cases", [*sorted(CASES.iterdir()), CASES.parent / "recording.yml"])
+def test_cases_are_made_of_series_that_exist(cases: Path):
+    for case in yaml.safe_load(cases.read_text())["tests"]:
+        for series in case["input_series"]:
+            ((name, labels),) = selectors(series["series"])
+            assert labels - TARGET == LABELS[name], series["series"]
 
 
 def test_alerts_need_no_other_file():
