@@ -7,7 +7,7 @@ import pytest
 from sexton.detect.detectors.memory.oom_kills import detect
 from sexton.detect.oom import kills
 from sexton.model.finding import Severity, Verdict
-from sexton.model.rows.cgroup import CgroupMemory
+from sexton.model.rows.cgroup import CgroupCensus, CgroupMemory
 from sexton.model.rows.memory import VmCounter
 from tests.support.log import events, log
 from tests.support.windows import make_window
@@ -186,6 +186,21 @@ def test_cgroups_close_to_their_limits_are_evidence(used, near):
     finding = detect(make_window([(NOW, rows)]))
     assert any(each.what == "/db now" for each in finding.evidence) is near
     assert finding.verdict is Verdict.ABSENT
+
+
+@pytest.mark.parametrize(
+    ("version", "files"),
+    [
+        (1, "memory.usage_in_bytes, memory.limit_in_bytes"),
+        (2, "memory.current, memory.max"),
+        (None, "memory.current, memory.max; v1: memory.usage_in_bytes, memory.limit_in_bytes"),
+    ],
+)
+def test_the_files_are_those_of_the_node(version, files):
+    census = CgroupCensus("hybrid", version, "/m", "node", 9, 9, 0, "m", None)
+    rows = [CgroupMemory("/db", 100, 95, 0, 0), VmCounter("oom_kill", 0), census]
+    finding = detect(make_window([(NOW, rows)]))
+    assert [each.source for each in finding.evidence if each.what == "/db now"] == [files]
 
 
 @pytest.mark.parametrize(

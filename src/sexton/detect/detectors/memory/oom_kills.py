@@ -67,6 +67,8 @@ AGAIN_S = Threshold("again within", 3600, "s", "a leak that takes hours to fill 
 NEAR = Threshold("near", 90, "% of its limit", "one large request more, and it is reached")
 _SHOWN = 8
 _NEAR_SHOWN = 3
+_V1_FILES = "memory.usage_in_bytes, memory.limit_in_bytes"
+_V2_FILES = "memory.current, memory.max"
 _LOG = "sudo sexton diagnose  # the kernel log names process and cgroup"
 
 
@@ -289,12 +291,20 @@ def _near(window: Window, least: float | None = None) -> list[Evidence]:
             f"{100 * row.used_bytes / row.limit_bytes:.0f} % of {size(row.limit_bytes)}",
             f"< {NEAR.value:.0f} %",
             "% of its limit",
-            "memory.current, memory.max",
+            _files(window),
             100 * row.used_bytes / row.limit_bytes,
             "most of it is page cache, which is reclaimed before anything is killed",
         )
         for row in full[:_NEAR_SHOWN]
     ]
+
+
+def _files(window: Window) -> str:
+    """The files that have use and limit of a cgroup."""
+    census = next(iter(window.latest(CgroupCensus) or ()), None)
+    version = None if census is None else census.version
+    files = {1: _V1_FILES, 2: _V2_FILES}.get(version or 0)
+    return files or f"{_V2_FILES}; v1: {_V1_FILES}"
 
 
 def _unnamed(window: Window, recent: int, counted: Counted) -> Finding:
