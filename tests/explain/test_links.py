@@ -325,6 +325,23 @@ def test_dead_that_nobody_saw_die_speak_against_the_churn_where_they_are_the_mos
         assert link.covers == (10, dying)
 
 
+def test_proven_and_likely_ones_are_told_apart_where_both_are_counted():
+    seen = died(kept=10, released=0)
+    (census,) = seen.latest(CgroupCensus)
+    rows = {
+        CgroupCensus: [Batch(60, 60, (replace(census, total=30, dying=30),))],
+        CgroupStat: [Batch(60, 60, (CgroupStat("/", 9, 30, 30), CgroupStat("/docker", 1, 12, 12)))],
+    }
+    link = churn_leaves_zombies.join(
+        finding("cgroup_churn", cgroup=("/docker",)),
+        finding("zombie_memcgs", cgroup=("/docker",)),
+        Window({**seen._batches, **rows}),
+    )
+    assert link.covers == (10, 30)
+    words = "only 12 of 30 dying cgroups are known to come from there (10 proven, 2 likely)"
+    assert link.against == (words,)
+
+
 def test_proven_is_what_was_seen_of_many_dead_a_few_known_ones_prove_nothing():
     """The demo on a node with 10,050 dead of others: 23 were seen to die, and 12,098 are dead."""
     ends = (

@@ -52,7 +52,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
         f"cgroups removed under {_where(surest)} are the ones that stay ({owner.method})",
         shared=shared,
         covers=covers,
-        against=(*_released(surest, window), *_others(mine, window)),
+        against=(*_released(surest, window), *_others(mine, proven, window)),
     )
 
 
@@ -69,13 +69,15 @@ def _where(owners: Sequence[Owner]) -> str:
     return f"{', '.join(first)} and {last}"
 
 
-def _others(mine: Sequence[Owner], window: Window) -> tuple[str, ...]:
+def _others(mine: Sequence[Owner], proven: Sequence[Owner], window: Window) -> tuple[str, ...]:
     """Evidence against: most dying cgroups are not known to come from there."""
     dying = dying_in(window)
-    known = sum(owner.dying or 0 for owner in mine)
+    known, sure = (sum(owner.dying or 0 for owner in some) for some in (mine, proven))
     if not dying or known >= FEW * dying:
         return ()
-    return (f"only {known:,} of {dying:,} dying cgroups are known to come from there",)
+    # The link covers those that are proven.
+    parts = f" ({sure:,} proven, {known - sure:,} likely)" if 0 < sure < known else ""
+    return (f"only {known:,} of {dying:,} dying cgroups are known to come from there{parts}",)
 
 
 def _released(owners: Sequence[Owner], window: Window) -> Iterator[str]:
