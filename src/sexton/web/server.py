@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 #: Concurrent connections; a page uses six.
 _MOST_CONNECTIONS = 256
-_LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([\w.-]*)):([0-9]{1,5})", re.ASCII)
+_LISTEN = re.compile(
+    r"(?:\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?)\]|([\w.-]*)):([0-9]{1,5})", re.ASCII
+)
 
 
 class Server(uvicorn.Server):
@@ -173,7 +175,8 @@ def _bound(host: str, port: int) -> tuple[socket.socket, str]:
         raise CommandError(f"{shown}: {getattr(error, 'strerror', None) or error}") from None
     family, _, _, _, where = found[0]
     try:
-        listening = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio turns Nagle's algorithm off only where it knows that this is TCP.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except OSError as error:
         raise CommandError(f"{shown}: {error.strerror}") from error
     try:

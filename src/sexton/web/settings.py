@@ -101,10 +101,13 @@ def read_file(path: str) -> bytes:
     if "\0" in path:
         raise OSError(None, "a path cannot contain a NUL byte")
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    with open(handle, "rb") as stream:
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(None, "not a regular file")
-        content = stream.read(_MOST_BYTES + 1)
+        with open(handle, "rb", closefd=False) as stream:
+            content = stream.read(_MOST_BYTES + 1)
+    finally:
+        os.close(handle)
     if len(content) > _MOST_BYTES:
         raise OSError(None, f"larger than {_MOST_BYTES >> 20} MiB")
     return content
