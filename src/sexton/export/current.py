@@ -13,7 +13,7 @@ from sexton.detect.growth import latest_count
 from sexton.export import families as f
 from sexton.export.samples import Counts, Samples, in_buckets
 from sexton.model.rows.cpu import ProbeCost, SoftirqWait
-from sexton.model.rows.memory import Pressure, VmCounter
+from sexton.model.rows.memory import Pressure
 from sexton.model.rows.recorder import RecorderCost
 from sexton.model.rows.unit import RestartMark, Unit
 from sexton.model.window import SourceState, Window
@@ -132,10 +132,7 @@ def _restarts(samples: Samples, window: Window) -> None:
 
 
 def _memory(samples: Samples, window: Window) -> None:
-    found = paging.readings(window) if window.read(VmCounter) else ()
-    if not found:
-        return
-    sums = found[-1].sums
+    sums = paging.last_sums(window)
     for by in ("direct", "kswapd"):
         samples.add(f.RECLAIM, sums.get(by), by)
     samples.add(f.FAULTS, paging.minor_faults(sums), "minor")

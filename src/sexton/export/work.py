@@ -12,8 +12,14 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
+# Used by what reads; imported here, not in each process that is forked (60 ms of CPU).
+import numpy.ma  # noqa: F401
+import pyarrow.compute  # noqa: F401
+
+from sexton.detect.registry import all_detectors
 from sexton.errors import StoreError
 from sexton.explain.diagnosis import diagnose
+from sexton.explain.registry import all_rules
 from sexton.explorer.tiles.follow import GrowingRecording
 from sexton.export.current import current
 from sexton.export.judged import judged
@@ -50,6 +56,8 @@ class MetricsWork:
     """Answers "judged" and "current"; see `explorer.tiles.processes.Work`."""
 
     def __init__(self, path: Path) -> None:
+        all_detectors()  # the same
+        all_rules()
         self._followed = GrowingRecording(path)
         self._served_s = 0.0
 

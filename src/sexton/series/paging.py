@@ -229,6 +229,16 @@ def _readings(window: Window) -> Readings:
     return Readings(np.concatenate(mono), np.concatenate(follows), np.concatenate(sums, axis=1))
 
 
+def last_sums(window: Window) -> Mapping[str, int]:
+    """The sums of the last reading alone, without groups that the kernel does not count."""
+    sums: dict[str, int] = {}
+    for row in window.latest(VmCounter) or ():
+        group = group_of(row.name)
+        if group is not None:
+            sums[group] = sums.get(group, 0) + row.value
+    return sums
+
+
 def between(before: Reading, after: Reading) -> PagingStep:
     """The step between any two readings."""
     moved = {
