@@ -61,7 +61,7 @@ class Scene:
             route |= {"group_wait": "1s", "group_interval": "1s"}
         secrets = {"slack_url": f"{self.receiver.url}/slack", "pagerduty_key": KEY}
         for name, text in {**secrets, "webhook_token": "token"}.items():
-            (folder / name).write_text(text)
+            (folder / name).write_text(text + "\n")
         for entry in config["receivers"]:
             for pagerduty in entry.get("pagerduty_configs", []):
                 pagerduty["routing_key_file"] = str(folder / "pagerduty_key")
