@@ -73,6 +73,8 @@ class Access:
         given = credentials(scope)
         if given is None:
             return Refusal(401, "user and password required", _ASK)
+        if self._passwords.knows(settings.users.get(given[0]), *given):
+            return None
         try:
             peer = peer_of(scope.get("client"))
             if await self._passwords.check(settings.users, *given, peer):

@@ -55,10 +55,9 @@ class Passwords:
         return True
 
     async def check(self, users: Mapping[str, str], user: str, password: bytes, peer: str) -> bool:
-        """Whether this is the password of the user; `Busy` if too many are waiting."""
+        """Whether this password, which is not known yet, is that of the user; `Busy` if too many
+        are waiting."""
         hashed = users.get(user)
-        if self.knows(hashed, user, password):
-            return True
         if self._waiting[peer] >= MOST_OF_ONE or self._waiting.total() >= MOST_WAITING:
             raise Busy
         self._waiting[peer] += 1
