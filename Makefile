@@ -48,8 +48,8 @@ check: export SEXTON_NOTHING_LEFT_OUT = 1
 check: lint test-all diagnose lab ## everything: style, types, imports, every test, a verdict, the lab
 
 lint: dev ## ruff, mypy, import-linter
-	@$(BIN)/ruff check src tests bench lab
-	@$(BIN)/ruff format --check --quiet src tests bench lab
+	@$(BIN)/ruff check src tests bench lab deploy
+	@$(BIN)/ruff format --check --quiet src tests bench lab deploy
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
@@ -82,6 +82,9 @@ docs: dev ## write the pages that are made from docstrings: detectors, man pages
 	@$(BIN)/python -m sexton.reports.pages
 	@$(BIN)/python -m sexton.cli.manual
 
+dashboards: dev ## write the Grafana boards (deploy/grafana/*.json) from their code
+	@$(BIN)/python -m deploy.grafana.boards
+
 clean: ## remove the environment and every cache
 	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find src tests bench lab -name __pycache__ -prune -exec rm -rf {} +
@@ -94,4 +97,4 @@ dev:
 
 # `make -j check`: one after the other all the same, since the tests use every core.
 .NOTPARALLEL:
-.PHONY: help diagnose demo test test-whole test-all check lint lab lab-all golden golden-update fuzz bench docs clean core dev
+.PHONY: help diagnose demo test test-whole test-all check lint lab lab-all golden golden-update fuzz bench docs dashboards clean core dev

@@ -1,0 +1,1 @@
+"""The Grafana boards as code: `make dashboards` writes their JSON."""
