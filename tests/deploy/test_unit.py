@@ -15,7 +15,7 @@ from tests.support.tools import need
 
 SYSTEMD = Path(__file__).parents[2] / "deploy" / "systemd"
 UNIT = SYSTEMD / "sexton-record.service"
-DROP_IN = SYSTEMD / "sys-admin.conf"
+DROP_INS = (SYSTEMD / "sys-admin.conf", SYSTEMD / "listen.conf")
 #: Since 254; older ones say so and go on with RestartSec= and the start limit.
 NEWER = {"RestartSteps", "RestartMaxDelaySec"}
 #: In tenths, as `systemd-analyze security --threshold` counts; the unit is at 3.0.
@@ -55,13 +55,15 @@ def test_systemd_finds_nothing_wrong_but_keys_newer_than_itself(runnable: Path):
     assert unknown <= NEWER
 
 
-def test_the_drop_in_is_understood_too(runnable: Path):
+@pytest.mark.parametrize("drop_in", DROP_INS, ids=lambda path: path.stem)
+def test_the_drop_ins_are_understood_too(runnable: Path, drop_in: Path):
     folder = runnable.with_name(f"{runnable.name}.d")
     folder.mkdir()
-    (folder / DROP_IN.name).write_text(DROP_IN.read_text())
+    text = drop_in.read_text().replace("/usr/bin/sexton", "/bin/true")
+    (folder / drop_in.name).write_text(text)
     ended = analyze("verify", "--man=no", runnable)
     assert ended.returncode == 0, ended.stderr
-    assert DROP_IN.name not in ended.stderr
+    assert drop_in.name not in ended.stderr
 
 
 def test_its_exposure_is_ok_by_systemds_own_measure(runnable: Path):
@@ -105,7 +107,7 @@ def test_every_capability_is_named_with_its_reason():
             given.append(name)
     assert given == ["CAP_SYSLOG", "CAP_BPF", "CAP_PERFMON"]
     assert set(given) <= set(BITS)  # the preflight asks for the same
-    assert settings(DROP_IN)[0] == ("CapabilityBoundingSet", "CAP_SYS_ADMIN")
+    assert settings(DROP_INS[0])[0] == ("CapabilityBoundingSet", "CAP_SYS_ADMIN")
 
 
 def test_our_own_agent_can_never_be_the_leaker():

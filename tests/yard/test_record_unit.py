@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -18,6 +21,7 @@ pytestmark = [pytest.mark.root, pytest.mark.systemd]
 NAME = "sexton-record.service"
 UNIT = (REPOSITORY / "deploy/systemd" / NAME).read_text()
 DROP_IN = (REPOSITORY / "deploy/systemd/sys-admin.conf").read_text()
+LISTEN = (REPOSITORY / "deploy/systemd/listen.conf").read_text()
 STATE = "/var/lib/sexton"
 COMMAND = "/usr/bin/sexton record /var/lib/sexton"
 
@@ -229,3 +233,29 @@ def test_the_drop_in_adds_one_capability_and_tracefs_needs_no_mount(place: Yard)
         "its events", lambda: "tracefs.cgroup_events" in state_of(place)["sources"].get("ok", ())
     )
     place.run("mount", "-t", "tracefs", "tracefs", "/sys/kernel/tracing")
+
+
+def test_with_the_other_drop_in_it_serves_its_metrics_and_its_page(place: Yard):
+    install(place, StandardError="file:/run/sexton-said")
+    root = Path(f"/proc/{place.pid}/root/run/systemd/system/{NAME}.d")
+    root.mkdir()
+    command = re.search(r"^ExecStart=/usr/bin/sexton record .*$", LISTEN, re.MULTILINE)
+    assert command is not None
+    here = f"ExecStart={PYTHON} -B -m sexton record {STATE} --listen 127.0.0.1:0"
+    (root / "listen.conf").write_text(LISTEN.replace(command[0], here))
+    place.run("systemctl", "daemon-reload")
+    start_and_wait(place)
+    place.wait("its port", lambda: "metrics" in state_of(place)["companions"])
+    address = state_of(place)["companions"]["metrics"]["address"]
+
+    def answer(path: str) -> bytes:
+        with contextlib.suppress(OSError), urlopen(f"http://{address}{path}", timeout=20) as found:
+            return found.read()
+        return b""
+
+    place.wait("a verdict", lambda: b"\nsexton_verdict " in answer("/metrics"))
+    assert b"\nsexton_recorder_up 1.0\n" in answer("/metrics")
+    assert b"<html" in answer("/").lower()
+    assert "sexton: warning" not in place.run("cat", "/run/sexton-said")
+    place.run("systemctl", "stop", NAME)
+    assert show(place, "ActiveState", "Result") == ["inactive", "success"]
