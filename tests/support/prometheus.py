@@ -1,6 +1,6 @@
 """Answers of a real Prometheus, kept in a file: ``python -m tests.support.prometheus URL FILE``.
 
-The file holds every answer that a window of the last 80 seconds needed, so that tests read it
+The file holds every answer that a window of the last minute needed, so that tests read it
 through the client's own parsing.
 """
 
@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 from sexton.replay.prometheus.client import Client
 from sexton.replay.prometheus.window import window
 
-_SECONDS = 80.0
+_SECONDS = 60.0
 
 
 class Keeping(Client):

@@ -149,6 +149,8 @@ class Averages(NamedTuple):
         return self.every.value if isinstance(self.every, Threshold) else self.every
 
 
+#: Scrapes come a little early or late.
+_LATE = 1.05
 #: For counters of events: none is lost between two scrapes.
 ANY_INTERVAL = inf
 
@@ -276,13 +278,19 @@ class Detector:
         is."""
         step = window.scraped_every(noted)
         known = self.averages
-        if step is None or found.verdict is Verdict.NOT_APPLICABLE:
+        if step is None:
             return found
-        if found.verdict is Verdict.UNKNOWN:
-            # A table that nobody scraped is the reason, and not what its absence looks like.
-            more = [missing(window.why_missing(kind)) for kind in noted if not window.read(kind)]
-            return replace(found, missing=tuple(dict.fromkeys((*found.missing, *more))))
-        if known is not None and (found.verdict is Verdict.PRESENT or step <= known.every_s):
+        if found.verdict in (Verdict.UNKNOWN, Verdict.NOT_APPLICABLE):
+            # What nobody scraped may well be on the node.
+            unread = [window.why_missing(kind) for kind in noted if not window.read(kind)]
+            more = [missing(state) for state in unread if state.id in window.states]
+            if not more:
+                return found
+            lacking = tuple(dict.fromkeys((*found.missing, *more)))
+            return replace(found, verdict=Verdict.UNKNOWN, missing=lacking)
+        if known is not None and (
+            found.verdict is Verdict.PRESENT or step <= _LATE * known.every_s
+        ):
             return found
         need = "readings of the node itself"
         if known is None:

@@ -254,6 +254,8 @@ class Client:
                 words = f"sent more than {MOST_BYTES >> 20} MB: choose a shorter window"
                 raise SourceMalformed(self.url, 0, words)
             yield chunk
+        if answer.length:  # `read` of a number of bytes does not tell
+            raise http.client.IncompleteRead(b"", answer.length)
 
     def _hang_up(self) -> None:
         """End an answer that comes byte by byte, which no time-out of a single read ends."""

@@ -1,0 +1,177 @@
+"""Answers that Prometheus would not give, or gives when something is wrong: one line, in time."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from sexton.errors import SourceError
+from sexton.replay.prometheus import client as module
+from sexton.replay.prometheus.client import Access, Client, matching
+from sexton.replay.prometheus.window import window
+from tests.support.prometheus import Server, send
+
+MATRIX = {"status": "success", "data": {"resultType": "matrix", "result": []}}
+
+
+def failure(answer, path=""):
+    with Server(answer) as server, Client(server.url + path) as client:
+        with pytest.raises(SourceError) as found:
+            client.samples("up", 0.0, 10.0)
+        assert "\n" not in str(found.value)
+        return str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"<html>Sign in</html>", 200, "no answer of Prometheus' API (HTTP 200"),
+        (b'{"status":"success","data":{"resultType":"matr', 200, "no answer of Prometheus' API"),
+        (b"[" * 100_000, 200, "no answer of Prometheus' API"),
+        (b'{"status":"error","error":"query processing would load too many samples"}', 422,
+         "HTTP 422: query processing would load too many samples"),
+        (b'{"status":"error","error":{}}', 503, "HTTP 503: no reason given"),
+        (b'{"status":"success"}', 200, "expected a matrix"),
+        (b'{"status":"success","data":[]}', 200, "expected a matrix"),
+        (b'{"status":"success","data":{"resultType":"vector","result":[]}}', 200, "a matrix"),
+        (b"{}", 401, "refused with HTTP 401"),
+        (b"", 302, "redirects (HTTP 302)"),
+    ],
+)  # fmt: skip
+def test_another_answer_is_one_line(body, status, words):
+    assert words in failure(lambda request: send(request, body, status))
+
+
+def test_an_answer_of_100_mb_is_refused(monkeypatch):
+    monkeypatch.setattr(module, "MOST_BYTES", 1 << 20)
+
+    def huge(request):
+        request.send_response(200)
+        request.send_header("Content-Length", str(100 << 20))
+        request.end_headers()
+        try:
+            for _ in range(100):
+                request.wfile.write(b" " * (1 << 20))
+        except OSError:
+            return
+
+    assert "sent more than 1 MB" in failure(huge)
+
+
+def test_an_answer_that_ends_too_early_or_drips_is_given_up(monkeypatch):
+    def short(request):
+        request.send_response(200)
+        request.send_header("Content-Length", "1000")
+        request.end_headers()
+        request.wfile.write(b"{")
+        request.close_connection = True
+
+    def drip(request):
+        request.send_response(200)
+        request.send_header("Content-Length", "1000000")
+        request.end_headers()
+        try:
+            while True:
+                request.wfile.write(b" ")
+                request.wfile.flush()
+                time.sleep(0.05)
+        except OSError:
+            request.close_connection = True
+
+    assert "too early" in failure(short)
+    monkeypatch.setattr(module, "ANSWER_S", 0.5)
+    assert "took more than" in failure(drip)
+
+
+def test_a_server_that_is_down_or_a_url_that_is_none_is_one_line():
+    with Client("http://127.0.0.1:1") as client, pytest.raises(SourceError, match="refused"):
+        client.series("up", 0, 1)
+    for url in ("localhost:9090", "ftp://x", "http://", "http://[", "http://h:99999"):
+        with pytest.raises(SourceError):
+            Client(url)
+    with pytest.raises(SourceError) as found:
+        Client("http://me:secret@host:9090")
+    assert "secret" not in str(found.value)
+
+
+def series(labels, *values):
+    return {"metric": labels, "values": [list(pair) for pair in values]}
+
+
+def test_values_that_are_no_numbers_and_labels_that_are_no_names_are_left_out():
+    odd = [[1, "NaN"], [2, "+Inf"], [3, "x"], [4], "5", [None, "1"], [True, "1"], [6, 7], [7, "8"]]
+    answer = json.loads(json.dumps(MATRIX))
+    answer["data"]["result"] = [
+        {"metric": {"__name__": "up"}, "values": odd},
+        series({"__name__": "up", "a": "x" * 2000}, (1, "1")),
+        series({"__name__": "up", 'a"}': "x"}, (1, "1")),
+        {"metric": [], "values": {}},
+        None,
+        series({"__name__": "up", "a": "\ud800"}, (1, "1")),
+        series({"__name__": "up", "a": "\x1b[2J\n"}, (1, "1")),
+    ]
+    body = json.dumps(answer).encode()
+    with Server(lambda request: send(request, body)) as server:
+        found = Client(server.url + "/prefix/").samples("up", 0, 10)
+    assert [list(one.values) for one in found] == [[(7.0, 8.0)], [(1.0, 1.0)]]
+
+
+def test_a_selector_cannot_be_broken_out_of():
+    made = matching({"instance": 'a"} or up{b="\\\n'}, "node_cpu")
+    assert made == '{__name__=~"node_cpu",instance="a\\"} or up{b=\\"\\\\\\n"}'
+
+
+def test_credentials_are_read_from_files_and_sent(tmp_path):
+    (tmp_path / "password").write_text("p4ss\n")
+    config = tmp_path / "access.toml"
+    config.write_text(
+        f'username = "me"\npassword_file = "{tmp_path}/password"\n[headers]\nX-Scope-OrgID = "t1"\n'
+    )
+    seen = {}
+
+    def answer(request):
+        seen.update(request.headers.items())
+        send(request, json.dumps(MATRIX).encode())
+
+    with Server(answer) as server, Client(server.url, Access.read(str(config))) as client:
+        assert client.samples("up", 0, 1) == []
+    assert seen["Authorization"] == "Basic bWU6cDRzcw=="
+    assert seen["X-Scope-OrgID"] == "t1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["=", 'user = "x"', 'username = "x"', "ca_file = 1", 'headers = "x"',
+     'bearer_token_file = "/nonexistent/file"', '[headers]\nA = "b\\nc"'],
+)  # fmt: skip
+def test_a_bad_config_is_one_line(tmp_path, text):
+    config = tmp_path / "access.toml"
+    config.write_text(text)
+    with pytest.raises(SourceError) as found:
+        Access.read(str(config))
+    assert "\n" not in str(found.value)
+
+
+def node(name, job="node", **more):
+    return {"__name__": "node_uname_info", "nodename": name, "release": "6.1", "job": job,
+            "instance": f"{name}:9100", **more}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([], "no node_exporter and no kubelet"),
+        ([node("n16"), node("web")], "did you mean n16?"),
+        ([node("n17", cluster="a"), node("n17", cluster="b")], "2 nodes match 'n17'"),
+        ([node("\x1b[2Jzz")], "known: "),
+    ],
+)
+def test_an_unknown_or_ambiguous_name_says_which_there_are(found, words):
+    answer = json.dumps({"status": "success", "data": found}).encode()
+    server = Server(lambda request: send(request, answer))
+    with server, pytest.raises(SourceError) as raised:
+        window(Client(server.url), "n17", 0.0, 600.0)
+    assert words in str(raised.value)
+    assert str(raised.value).isprintable()
