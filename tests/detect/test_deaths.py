@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from sexton.detect.deaths import already_dying, deaths
+from sexton.detect.deaths import Death, already_dying, deaths
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.window import Batch, Window
 from tests.support.windows import make_window
@@ -139,3 +141,111 @@ def test_there_are_no_more_of_them_than_are_dying_and_after_a_gap_it_is_not_sure
     assert not already_dying(later(gap, 50)).sure
     assert not already_dying(later(before, 50, lost=3)).sure
     assert already_dying(later(before, 0)).deaths == ()
+
+
+def counted(at_s: float, dying: int) -> Batch[CgroupCensus]:
+    census = CgroupCensus("v1", 1, "/x", "node", dying + 9, 9, dying, "m", None)
+    return Batch(at_s, at_s, (census,))
+
+
+def burst(*, of: str = "/demo/job", freed: bool = True, lost: int = 1_120) -> Window:
+    """One of `/slow` dies every five seconds and stays. At 30 s 504 die at once, while events are
+    lost; the counts show whether they were freed."""
+    slow = [event("rmdir", 10_000 + at, at, f"/slow/run-{at}") for at in range(2, 60, 5)]
+    many = [event("rmdir", n, 30.0 + n / 1000, f"{of}-{n}") for n in range(504)]
+    every = sorted([*slow, *many], key=lambda one: one.mono_ns)
+    read = [float(at) for at in range(61)]
+    batches = [
+        Batch(at, at, tuple(one for one in every if at - 1 < one.mono_ns / 1e9 <= at))
+        for at in read
+    ]
+    died = [one.mono_ns / 1e9 for one in (slow if freed else every)]
+    rows = {
+        CgroupEvent: batches,
+        CgroupCensus: [counted(at, 7 + sum(when <= at for when in died)) for at in read],
+        CgroupEventGap: [
+            Batch(at, at, (CgroupEventGap(lost),) if at == 31 and lost else ()) for at in read
+        ],
+    }
+    return Window(rows)
+
+
+def by_owner(some: tuple[Death, ...]) -> Counter[str]:
+    return Counter(death.path.split("/")[1] for death in some)
+
+
+def test_a_burst_that_was_freed_while_events_were_lost_owns_none_of_the_zombies():
+    found = deaths(burst())
+    assert found is not None
+    left = by_owner(found.unreleased)
+    # At 27 s one died that may have been freed in the burst: nobody knows whose is left.
+    assert left == {"slow": 10}
+    assert by_owner(found.released)["demo"] >= 503
+    assert by_owner(found.unsure) == {"demo": 1, "slow": 1}
+    assert len(found.pending) == 1
+    assert (found.missed, found.doubtful(None)) == (504, 5)
+
+
+def test_a_burst_that_was_not_freed_owns_its_zombies_however_many_events_were_lost():
+    found = deaths(burst(freed=False))
+    assert found is not None
+    assert by_owner(found.unreleased) == {"demo": 504, "slow": 11}
+    assert (found.missed, found.unsure) == (0, ())
+
+
+def test_of_one_owner_it_is_known_how_many_are_left():
+    found = deaths(burst(of="/slow/run"))
+    assert found is not None
+    assert by_owner(found.unreleased) == {"slow": 11}
+    assert (len(found.released), found.unsure) == (504, ())
+
+
+def test_without_lost_events_the_trace_is_believed():
+    found = deaths(burst(lost=0))
+    assert found is not None
+    assert by_owner(found.unreleased) == {"demo": 504, "slow": 11}
+
+
+def test_old_zombies_that_were_freed_while_events_were_lost_leave_no_known_owner():
+    """Of 40 old ones of two owners and 10 older than the trace, reclaim frees 25."""
+    old = [event("rmdir", n, 1.0 + n / 100, f"/{'ab'[n % 2]}/x-{n}") for n in range(40)]
+    gap = CgroupEventGap(60)
+    counts = ((0, 10), (5, 50), (15, 50), (30, 25), (40, 25))
+    rows = {
+        CgroupEvent: [Batch(5, 5, tuple(old)), Batch(19, 19, ()), Batch(20, 20, ()),
+                      Batch(40, 40, ())],
+        CgroupCensus: [counted(at, dying) for at, dying in counts],
+        CgroupEventGap: [Batch(20, 20, (gap,))],
+    }  # fmt: skip
+    found = deaths(Window(rows))
+    assert found is not None
+    assert (len(found.unreleased), len(found.released), len(found.unsure)) == (0, 0, 40)
+    counts = ((0, 10), (5, 50), (15, 50), (30, 45), (40, 45))
+    found = deaths(Window({**rows, CgroupCensus: [counted(at, dying) for at, dying in counts]}))
+    assert found is not None
+    assert by_owner(found.unreleased) == {"a": 15, "b": 15}
+
+
+def test_one_whose_release_is_seen_later_was_not_missed():
+    looked = burst()
+    batches = list(looked.batches(CgroupEvent) or ())
+    last = batches.pop()
+    late = event("release", 10_027, 59.5, "/slow/run-27")
+    batches.append(Batch(last.mono_s, last.wall_s, (*last.rows, late)))
+    found = deaths(Window({**looked._batches, CgroupEvent: batches}))
+    assert found is not None
+    assert by_owner(found.released)["slow"] == 1
+    assert by_owner(found.unsure) == {"demo": 1}
+
+
+def test_lost_events_of_before_the_window_are_judged_by_the_counts_of_that_time():
+    whole = burst()
+
+    class Cut(Window):
+        def earlier(self, kind):
+            return tuple(b for b in whole.batches(kind) or () if b.mono_s < 45)
+
+    kinds = (CgroupEvent, CgroupCensus, CgroupEventGap)
+    cut = Cut({k: [b for b in whole.batches(k) or () if b.mono_s >= 45] for k in kinds})
+    assert by_owner(already_dying(cut).deaths) == {"slow": 8}
+    assert not already_dying(cut).sure

@@ -67,6 +67,13 @@ def test_lost_events_do_not_weaken_what_the_count_confirms():
     assert owners(window)[0].strength is Strength.PROVEN
 
 
+def test_lost_events_do_not_weaken_what_died_after_them():
+    events = [removed(1, "/a/x", 1.0), CgroupEventGap(1)], [removed(2, "/b/y", 4.0)]
+    window = make_window([(2.0, events[0]), (5.0, events[1]), (15.0, [])], [CgroupEvent])
+    strengths = {owner.path: owner.strength for owner in owners(window)}
+    assert strengths == {"/a": Strength.LIKELY, "/b": Strength.PROVEN}
+
+
 def test_which_are_left_is_only_likely_if_the_count_shows_missed_releases():
     rows = [*(removed(n, f"/a/run-{n}") for n in range(30)), CgroupEventGap(99)]
     window = make_window([(0.0, [census(0), *rows]), (10.0, [census(10)])], [CgroupEvent])

@@ -28,15 +28,17 @@ _FEWEST_GAPS = 4
 @dataclass(slots=True)
 class Family:
     """Cgroups of similar names that died below one directory. `open_s` are the times of death of
-    those that were not released yet, `kept_s` of those that were not within the grace.
+    those that were not released yet, `kept_s` of those that were not within the grace; `unsure` is
+    of how many nobody knows, since events were lost.
 
-    `released`, `kept_s` and `open_s` stay empty if nothing was traced.
+    `released`, `unsure`, `kept_s` and `open_s` stay empty if nothing was traced.
     """
 
     path: str
     names: set[str] = field(default_factory=set)
     deaths: int = 0
     released: int = 0
+    unsure: int = 0
     kept_s: list[float] = field(default_factory=list)
     open_s: list[float] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
@@ -117,7 +119,8 @@ def _from_events(window: Window, traced: Deaths) -> Churn:
             of_path[death.path] = family
         family.deaths += 1
         family.released += death.released_s is not None
-        if death.released_s is None:
+        family.unsure += death.unsure_s is not None
+        if death.released_s is None and death.unsure_s is None:
             family.open_s.append(death.died_s)
         if id(death) in kept:
             family.kept_s.append(death.died_s)

@@ -23,7 +23,7 @@ from sexton.detect.stems import split
 from sexton.model.finding import Evidence
 from sexton.model.rows.cgroup import CgroupCensus, CgroupStat, WalkCost
 from sexton.model.text import seconds
-from sexton.model.window import Window
+from sexton.model.window import Batch, Window
 from sexton.series.rates import Amount
 from sexton.series.steps import last_rate, rise
 
@@ -101,12 +101,13 @@ def latest_count(window: Window) -> CgroupCensus | None:
     return next(counted, last)
 
 
-def counts(window: Window) -> list[Count]:
-    """Every count of the dying by the same method as the last one."""
+def counts(window: Window, earlier: Iterable[Batch[CgroupCensus]] = ()) -> list[Count]:
+    """Every count of the dying by the same method as the last one; `earlier` are readings from
+    before the window."""
     last = latest_count(window)
     return [
         Count(batch.mono_s, row.dying, row.live)
-        for batch in window.batches(CgroupCensus) or ()
+        for batch in (*earlier, *(window.batches(CgroupCensus) or ()))
         for row in batch.rows[:1]
         if row.dying is not None and last is not None
         and (row.scope, row.method) == (last.scope, last.method)

@@ -372,7 +372,7 @@ def _dead(window: Window) -> _Dead:
     return _Dead(
         traced=traced,
         unreleased=Counter(death.path for death in stayed),
-        complete=before.sure and (traced is None or traced.whole),
+        complete=before.sure and (traced is None or not traced.doubted),
         listed=Counter(memcg.path for memcg in window.latest(OfflineMemcg) or ()),
         below=dying_below(window),
         node=census.dying if census is not None and census.scope == "node" else None,

@@ -1,7 +1,8 @@
 """Which units and directories left dead memory cgroups: every method, the strongest first.
 
 1. tracefs: the path of a cgroup that was removed and not released. *Proven*, from the moment
-   tracing began; *likely* where the trace buffer lost events and the count did not grow as much.
+   tracing began; *likely* for those that died before the trace buffer lost events, unless the count
+   grew as much.
    A recording also knows those that died before the judged window and were not released since.
 2. `lru_gen`: every offline memcg by the path it had. *Proven*, whenever it died.
 3. v2 `cgroup.stat` at live directories: how many died directly below each. *Likely*: it gives the
@@ -156,10 +157,12 @@ def _named(window: Window) -> _Heaps:
 
     traced = deaths(window)
     stayed = traced.unreleased if traced else ()
-    sure = traced is None or traced.sure(growth(window))
     for heap, number in counted(death.path for death in stayed):
         heap.traced += number
-        heap.raise_strength(Strength.PROVEN if sure else Strength.LIKELY)
+        heap.strength = Strength.PROVEN
+    if traced is not None and not traced.sure(growth(window)):
+        for heap, _ in counted(death.path for death in traced.doubted):
+            heap.strength = Strength.LIKELY
     before = already_dying(window)
     for heap, number in counted(death.path for death in before.deaths):
         heap.before += number

@@ -44,12 +44,12 @@ def batch(at: int, *rows: Row) -> Batch[Any]:
     return Batch(float(START + at), WALL_S + START + at, rows)
 
 
-def line(place: Path) -> dict[int, float]:
+def line(place: Path, owner: str = "a.service") -> dict[int, float]:
     view = View.open(place)
     assert view.span is not None
     first = int(view.span[0]) // COLUMNS
     strip = view.strip("memcgs", 0, first, int(view.span[1]) // COLUMNS - first + 1)
-    row = strip.planes["mean"][0, strip.names.index("from a.service")]
+    row = strip.planes["mean"][0, strip.names.index(f"from {owner}")]
     begin = int(WALL_S) + START
     return {
         first * COLUMNS + at - begin: float(value)
@@ -121,3 +121,23 @@ def test_after_lost_events_the_verdict_knows_as_many_as_the_lane(tmp_path: Path,
     assert traced is not None
     assert len(traced.unreleased) + len(already_dying(window).deaths) == shown == 6
     assert [owner.dying for owner in owners(window) if owner.unit == "a.service"] == [shown]
+
+
+def test_a_burst_that_was_freed_while_events_were_lost_is_not_shown_as_zombies(tmp_path: Path):
+    made = flush(1, 40, 0)
+    burst = [
+        CgroupEvent(
+            "rmdir", 1_000 + number, f"/system.slice/b.service/{number}", (START + 20) * 10**9
+        )
+        for number in range(200)
+    ]
+    made[CgroupEvent][20] = batch(21, *burst, *made[CgroupEvent][20].rows)
+    made[CgroupEventGap] = [batch(1), batch(21, CgroupEventGap(500))]
+    dying = {at: sum(dead % 3 != 0 for dead in range(1, at)) + 5 for at in range(1, 40)}
+    made[CgroupCensus] = [
+        batch(at, CgroupCensus("v1", 1, "/m", "node", number + 9, 9, number, "m", None))
+        for at, number in dying.items()
+    ]
+    write_sealed(tmp_path, [made], 1)
+    assert line(tmp_path, "b.service")[38] == 0
+    assert line(tmp_path)[38] >= 15

@@ -2,14 +2,18 @@
 
 Live and dying by the recorder's census. Below them the owners with most zombies, by the rule of the
 verdict: removed, and not released within its grace. Only traced removals count, so a line begins at
-zero with the recording. If events were lost, there are no more of them than the census counts.
+zero with the recording. If events were lost, those that may have been released then, by the census,
+are nobody's.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import numpy as np
 
-from sexton.detect.deaths import GRACE, Death, Open
+from sexton.detect.deaths import GRACE, Death, Gap, Open
+from sexton.detect.growth import Count
 from sexton.detect.stems import join, path_stem, split, unit_of
 from sexton.explorer.tiles.build import Metrics, Part, Taken, places, put
 from sexton.explorer.tiles.lines import Line, Lines, drawn_values
@@ -34,6 +38,8 @@ _LEAST_DEAD = 5
 _MOST_COUNTED = 10_000
 #: Removed cgroups that are tracked until their release.
 _MOST_DEAD = 2_000_000
+#: How well `_moments` knows when the trace was read.
+_ABOUT_S = 0.25
 #: The first row belongs to no owner: it is 0 whenever the trace was read.
 _READ = ""
 _CENSUS = {"live": LIVE, "dying": DYING}
@@ -105,7 +111,8 @@ class _Owners(Lines):
         self._open = Open()
         self._count: dict[str, int] = {}
         self._zombies: set[int] = set()
-        self._missed = False
+        self._missed = self._paused = False
+        self._census: Count | None = None
 
     def feed(self, part: Part) -> None:
         segment = part.book.segment
@@ -116,7 +123,7 @@ class _Owners(Lines):
         moments = moments[(moments > self._last) & np.isfinite(moments)]
         if not len(moments):
             return
-        self._missed |= np.isfinite(self._last) and moments[0] - self._last > longest
+        self._paused = bool(np.isfinite(self._last) and moments[0] - self._last > longest)
         counts = self._counts(part, moments)
         owners = [_READ, *(row for row in counts if self._has_row(row))]
         none = np.zeros(len(moments), np.float32)
@@ -139,8 +146,10 @@ class _Owners(Lines):
             owner: [] for owner in {*self._count, *(row for (row,) in self.rows if row != _READ)}
         }
         until = float(moments[-1])
-        for death in (*self._ended(part, moments), *self._open.by_id.values()):
-            zombie_s, released_s = death.died_s + GRACE.value, death.released_s
+        ended = self._ended(part, moments)
+        for death in (*ended, *self._open.unsure.values(), *self._open.by_id.values()):
+            zombie_s = death.died_s + GRACE.value
+            released_s = death.unsure_s if death.released_s is None else death.released_s
             was = death.cgroup_id in self._zombies
             becomes = not was and zombie_s <= (until if released_s is None else released_s)
             if not becomes and (released_s is None or not was):
@@ -166,7 +175,8 @@ class _Owners(Lines):
     def _ended(self, part: Part, moments: F64) -> list[Death]:
         """Deaths whose release is known by the last of these readings, or must have been missed."""
         segment, until = part.book.segment, float(moments[-1])
-        ended = []
+        self._open.expect(*self._marks(part, moments))
+        ended: list[Death] = []
         columns = (MONO, "kind", "cgroup_id", "path", "mono_ns")
         found = None
         if segment.rows(CgroupEvent):
@@ -184,25 +194,35 @@ class _Owners(Lines):
                 if kind == "rmdir" and len(self._open.by_id) >= _MOST_DEAD:
                     continue
                 path = str(path_names[paths[row]])
+                ended += self._open.reach(moment)
                 death = self._open.add(kind, int(ids[row]), path, moment)
                 ended += [] if death is None else [death]
-        self._missed |= segment.rows(CgroupEventGap) > 0
-        if self._missed:
-            ended += self._beyond(part, until)
+        ended += self._open.reach(until)
+        if self._missed and self._census is not None:
+            at_s = min(self._census.mono_s, until)
+            ended += self._open.beyond(self._census.dying, at_s)
         return ended
 
-    def _beyond(self, part: Part, until: float) -> list[Death]:
-        """Those that the last census no longer counts. It may be read after the last events."""
+    def _marks(self, part: Part, moments: F64) -> tuple[list[Gap], list[Count]]:
+        """When events were lost, and the counts. The last may be read after the last events."""
+        segment = part.book.segment
+        gaps = [Gap(self._last, float(moments[0]), None)] if self._paused else []
+        if segment.rows(CgroupEventGap):
+            read = [self._last, *moments.tolist()]
+            for batch in segment.batches(CgroupEventGap):
+                lost = sum(row.lost for row in batch.rows)
+                if lost and batch.mono_s > self._last:
+                    before = bisect_left(read, batch.mono_s - _ABOUT_S, 1) - 1
+                    gaps.append(Gap(read[before], batch.mono_s, lost))
         counted = [
-            (batch.mono_s, row.dying)
-            for batch in part.book.segment.batches(CgroupCensus)
+            Count(batch.mono_s, row.dying, row.live)
+            for batch in segment.batches(CgroupCensus)
             for row in batch.rows
             if row.scope == "node" and row.dying is not None and batch.mono_s > self._last
         ]
-        if not counted:
-            return []
-        at, dying = counted[-1]
-        return self._open.beyond(dying, min(at, until))
+        self._missed |= bool(gaps)
+        self._census = counted[-1] if counted else self._census
+        return gaps, counted
 
     def _owner_of(self, path: str) -> str:
         """The unit of a cgroup, or else its parent and the stem of its name."""

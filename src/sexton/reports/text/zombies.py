@@ -179,6 +179,7 @@ def _traced_words(traced: Deaths) -> str:
     words += [f"{len(traced.released):,} freed"] if traced.all else []
     words += [f"{len(traced.unreleased):,} became zombies"] if traced.unreleased else []
     words += [f"{len(traced.pending):,} pending"] if traced.pending else []
+    words += [f"{len(traced.unsure):,} unknown"] if traced.unsure else []
     words += [f"{traced.lost:,} events lost"] if traced.lost else []
     return f"{' · '.join(words)} in {seconds(traced.seconds)}"
 

@@ -161,7 +161,8 @@ def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
     if kept >= REPEATED.value and kept * 100 >= KEPT.value * (family.kept + family.released):
         few = dying is not None and dying < MANY.value
         severity = Severity.INFO if few and not regular else Severity.WARNING
-        return _Loop(family, f"{family.kept:,} of them not released", severity)
+        least = "" if kept == family.kept else "at least "
+        return _Loop(family, f"{least}{kept:,} of them not released", severity)
     if family.container and regular:
         why = f"one every {seconds(family.period_s or 0)}, at regular intervals"
         return _Loop(family, why, Severity.WARNING)
@@ -176,8 +177,9 @@ def _calm(seen: Churn) -> str:
     if seen.traced is None:
         return f"at least {text}; only a trace can show whether this is a loop"
     text += f", {len(seen.traced.released):,} released"
-    pending = len(seen.traced.pending)
-    return f"{text}, {pending:,} not yet" if pending else text
+    pending, unsure = len(seen.traced.pending), len(seen.traced.unsure)
+    text += f", {pending:,} not yet" if pending else ""
+    return f"{text}, {unsure:,} unknown" if unsure else text
 
 
 def _overall(seen: Churn) -> Evidence:
@@ -199,9 +201,10 @@ def _overall(seen: Churn) -> Evidence:
 def _of(seen: Churn, family: Family) -> Evidence:
     value = f"{family.deaths:,} removed, {family.deaths / seen.seconds:.2f} a second"
     if seen.traced is not None:
-        pending = family.deaths - family.released - family.kept
+        pending = family.deaths - family.released - family.kept - family.unsure
         value += f", {family.released:,} released, {family.kept:,} not"
         value += f", {pending:,} not yet" if pending else ""
+        value += f", {family.unsure:,} unknown" if family.unsure else ""
         value += f"; {seen.traced.lost:,} events lost" if seen.traced.lost else ""
     kind = f" ({family.container})" if family.container else ""
     return Evidence(
