@@ -13,6 +13,7 @@ from sexton.model.rows.cgroup import (
     CgroupCensus,
     CgroupDir,
     CgroupEvent,
+    CgroupEventGap,
     CgroupResidual,
     CgroupStat,
     OfflineMemcg,
@@ -143,6 +144,17 @@ def test_zombies_that_were_freed_in_part_are_still_a_problem():
     assert detect(window).severity is Severity.CRITICAL
 
 
+def test_an_owner_that_is_only_likely_is_called_so():
+    stay = [CgroupEvent("rmdir", n, f"/a/run-{n}", 10**9) for n in range(600)]
+    rows: list[Row] = [census(5_000), *stay]
+    for lost, words in (
+        ([CgroupEventGap(9)], "600 of them likely left under /a/run-*"),
+        ([], "600 of them left under /a/run-*"),
+    ):
+        window = make_window([(5.0, [*rows, *lost]), (10.0, [census(5_000)])], [CgroupEvent])
+        assert words in detect(window).summary
+
+
 def walk(estimate_s: float) -> WalkCost:
     return WalkCost("memory.numa_stat", "/a", 41, 0.003, estimate_s, None, "")
 
@@ -209,7 +221,7 @@ def test_where_all_are_named_or_nobody_is_nothing_is_said_of_a_rest():
     assert "origin unknown" not in evidence_text(dead_in_sight(900, 900))
     assert "origin unknown" not in evidence_text(look(census(2_000)))
     placed = look(census(2_000), CgroupStat("/", 9, 2_000, None), CgroupStat("/a", 9, 2_000, None))
-    assert "2,000 of them left under /a" in placed.summary
+    assert "2,000 of them likely left under /a" in placed.summary
     assert "origin unknown" not in placed.summary
 
 

@@ -100,6 +100,7 @@ LONGER = "sudo sexton diagnose --seconds 15"
 #: The whole tree is visible, but the kernel does not say how many are dead.
 DEATHS_ONLY = "sudo sexton zombies --watch counts removals from now on; counting again may help"
 _MOST = 8
+_ADVERB = {Strength.LIKELY: "likely", Strength.POSSIBLE: "possibly"}
 _COUNT = (NORMAL, MANY, RATIO, PLENTY, GRAVE, GRAVE_RATIO, SHARE)
 _RATE = (GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, KEPT, SETTLED, SHORTEST)
 
@@ -352,6 +353,8 @@ def _traced(traced: Deaths) -> Evidence:
     value += f" in {seconds(traced.seconds)}"
     if traced.pending:
         value += f", {len(traced.pending):,} more not yet released"
+    if traced.unsure:
+        value += f", {len(traced.unsure):,} unknown"
     if traced.lost:
         value += f", {traced.lost:,} events lost"
     return Evidence(
@@ -427,7 +430,9 @@ def _summary(
         # Restarts show how many there should be, not which ones they are.
         seen = any(method in named.method for method in (TRACED, TRACED_BEFORE, LISTED))
         about = "about " if LEDGER in named.method and not seen else ""
-        text += f", {about}{named.dying:,} of them left under {named.shown}"
+        # What is not proven says so, as in the evidence.
+        sure = "" if named.strength is Strength.PROVEN else f"{_ADVERB[named.strength]} "
+        text += f", {about}{named.dying:,} of them {sure}left under {named.shown}"
         if named.names is not None and nameless * 100 >= SHARE.value * (census.dying or 0):
             text += f" ({nameless:,} more, origin unknown)"
     elif found:
