@@ -99,9 +99,8 @@ def test_an_alert_says_what_is_needed_at_night(alert: dict[str, Any]):
     runbook = notes["runbook_url"]
     ours = r"http://\{\{ \$labels\.instance \}\}/runbooks/\{\{ \$labels\.(detector|root) \}\}"
     if not re.fullmatch(ours, runbook):
-        page, anchor = runbook.split("/blob/main/")[1].split("#")
-        assert (ROOT / page).is_file()
-        assert anchor == name.lower()
+        # Its node may not answer: Prometheus' own page of the alert says what to do.
+        assert runbook == f"{{{{ $externalURL }}}}/alerts?search={name}"
     assert re.search(rf"^### {name}$", README, re.MULTILINE), "README.md does not say what it is"
 
 
