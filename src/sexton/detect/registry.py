@@ -41,7 +41,7 @@ from sexton.model.finding import Finding, Missing, Severity, Verdict
 from sexton.model.row import Row
 from sexton.model.settings import Settings
 from sexton.model.text import seconds
-from sexton.model.window import Window
+from sexton.model.window import SourceState, Window
 
 Detect = Callable[[Window], Finding]
 Moments = Callable[[Finding, Window], Sequence[float]]
@@ -282,8 +282,8 @@ class Detector:
             return found
         if found.verdict in (Verdict.UNKNOWN, Verdict.NOT_APPLICABLE):
             # What nobody scraped may well be on the node.
-            unread = [window.why_missing(kind) for kind in noted if not window.read(kind)]
-            more = [missing(state) for state in unread if state.id in window.states]
+            states = [window.why_missing(kind) for kind in noted]
+            more = [_lack(state) for state in states if state.id in window.states and state.grant]
             if not more:
                 return found
             lacking = tuple(dict.fromkeys((*found.missing, *more)))
@@ -308,6 +308,13 @@ class Detector:
             summary=f"{words}; by averages: {found.summary}",
             missing=(Missing(need, RECORDER), *found.missing),
         )
+
+
+def _lack(state: SourceState) -> Missing:
+    """A table that nobody scraped, or only in part."""
+    if state.state == "ok":
+        return Missing(f"the rest of {state.path} ({state.detail})", state.grant)
+    return missing(state)
 
 
 _found: dict[str, Detector] = {}

@@ -75,3 +75,11 @@ def test_what_averages_can_show_is_found():
     assert causes["whole_chain-6.1-v2"] == "crash_looping_unit"
     assert causes["oom_loop-6.12-v2"] in ("crash_looping_unit", "oom_kills")
     assert not any(name.startswith(("idle", "busy", "full_cores")) for name in causes)
+
+
+def test_fields_that_the_exporter_leaves_out_are_asked_for():
+    """By default node_exporter gives few fields of vmstat; that is not a kernel without them."""
+    (incident,) = (one for one in EVERY if one.name == "direct_reclaim-6.1-v2")
+    finding = scraped(incident, 15, False).by_id["direct_reclaim"]
+    assert finding.verdict is Verdict.UNKNOWN
+    assert any("--collector.vmstat.fields" in need.grant for need in finding.missing)

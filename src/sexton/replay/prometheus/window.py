@@ -18,6 +18,7 @@ from sexton.model.row import Row
 from sexton.model.row import table as table_name
 from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.memory import VmCounter
 from sexton.model.rows.node import Node as NodeRow
 from sexton.model.rows.unit import ServiceManager, Unit
 from sexton.model.text import count, printable, seconds
@@ -146,7 +147,8 @@ def _state(node: Node, table: Table, made: Scraped | None) -> SourceState:
     if made is not None:
         readings = len(made.batches)
         what, step = f"{count(readings, 'scrape')} of {table.exporter}", made.longest_s
-        return SourceState(name, table.names, "ok", what, reads=readings, step_s=step)
+        grant = f"{NODE} {table.turn_on}" if _lacks_fields(table, made) else ""
+        return SourceState(name, table.names, "ok", what, grant, reads=readings, step_s=step)
     if (node.exporter if table.exporter == NODE else node.kubelet) is None:
         what = f"Prometheus does not scrape the {table.exporter} of this node"
         grant = table.turn_on if table.exporter != NODE else RECORDER
@@ -154,6 +156,12 @@ def _state(node: Node, table: Table, made: Scraped | None) -> SourceState:
     what = f"no series of this node from {table.exporter}"
     grant = f"{NODE} {table.turn_on}" if table.exporter == NODE else RECORDER
     return SourceState(name, table.names, "absent", what, grant)
+
+
+def _lacks_fields(table: Table, made: Scraped) -> bool:
+    """Does the exporter leave out fields of vmstat that detectors use, as by default?"""
+    names = {getattr(row, "name", "") for row in made.batches[-1].rows}
+    return table.row is VmCounter and not any(name.startswith("pgscan") for name in names)
 
 
 def _together(memcgs: list[Samples]) -> str:

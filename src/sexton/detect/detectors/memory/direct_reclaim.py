@@ -194,7 +194,7 @@ def worst(
 
 def _cannot_tell(whole: PagingStep | None) -> Finding:
     if whole is not None:
-        what = "this kernel's /proc/vmstat does not count direct reclaim"
+        what = "/proc/vmstat, as far as it was read, does not count direct reclaim"
         return unknown(NAME, what, (Missing(what, WITH_STACKS),))
     what = "two readings of /proc/vmstat"
     return too_few_readings(NAME, "one reading of /proc/vmstat gives no rate", what)
