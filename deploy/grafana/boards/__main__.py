@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from deploy.grafana.boards import fleet, node
-from deploy.grafana.boards.model import Board
+from deploy.grafana.boards.board import Board
 
 FOLDER = Path(__file__).parents[1]
 BOARDS = (node.BOARD, fleet.BOARD)

@@ -3,27 +3,10 @@
 from __future__ import annotations
 
 from deploy.grafana.boards import links, states
-from deploy.grafana.boards.model import (
-    BarGauge,
-    Board,
-    Choice,
-    Column,
-    Graph,
-    Query,
-    Row,
-    Stat,
-    Steps,
-    Table,
-    custom_variable,
-    datasource_variable,
-    mapping,
-    of_query,
-)
-
-
-def _query(expr: str, legend: str = "", shape: str = "range") -> Query:
-    return Query(links.fleet_expr(expr), legend, shape)
-
+from deploy.grafana.boards.board import Board, Choice, Row, custom_variable, datasource_variable
+from deploy.grafana.boards.links import fleet_query
+from deploy.grafana.boards.panels import BarGauge, Column, Graph, Stat, Table
+from deploy.grafana.boards.parts import Steps, mapping, of_query
 
 #: Each node is in one of these. Not judged: it answers, but has no fresh reading.
 _NODES = (
@@ -52,7 +35,7 @@ NOW = Stat(
     width=24,
     height=4,
     unit="short",
-    queries=tuple(_query(expr, name, "instant") for name, _, expr in _NODES),
+    queries=tuple(fleet_query(expr, name, "instant") for name, _, expr in _NODES),
     overrides=_LIT,
 )
 
@@ -66,7 +49,7 @@ SICK = Table(
     unit="none",
     no_value="no node has a problem, as far as nodes are judged: see the counts above",
     queries=(
-        _query(
+        fleet_query(
             f"max by (job, instance, sentence, root, culprit) ({states.CHAINS}"
             " or label_replace(0 * (sexton_verdict{$of} == 1)"
             " unless on (job, instance) sexton_chain_info{$of},"
@@ -102,7 +85,7 @@ OVER_TIME = Graph(
     unit="short",
     decimals=0,
     stacked=True,
-    queries=tuple(_query(expr, name) for name, _, expr in _NODES),
+    queries=tuple(fleet_query(expr, name) for name, _, expr in _NODES),
     bounds=(0, None),
     overrides=_COLOURS,
 )
@@ -115,7 +98,7 @@ PROBLEMS = BarGauge(
     unit="short",
     no_value="no problem on any node that is judged",
     queries=(
-        _query(
+        fleet_query(
             "sort_desc(count by (detector)"
             ' (sexton_finding{$of, severity=~"warning|critical"} == 1))',
             "{{detector}}",
@@ -135,7 +118,7 @@ ROOTS = Table(
     unit="short",
     no_value="no cause chain on any node that is judged",
     queries=(
-        _query(
+        fleet_query(
             "count by (root, culprit)"
             " (max by (job, instance, root, culprit) (sexton_chain_info{$of}))",
             shape="table",
@@ -158,7 +141,7 @@ RESETS = BarGauge(
     decimals=0,
     no_value="no NIC was reset",
     queries=(
-        _query(
+        fleet_query(
             "sort_desc(topk(10, round(sum by (job, instance)"
             " (increase(sexton_nic_resets_total{$of}[$__range]))) > 0))",
             "{{instance}}",
@@ -179,7 +162,7 @@ LEAKS = BarGauge(
     unit="suffix: /h",
     no_value="no leak is proven",
     queries=(
-        _query(
+        fleet_query(
             "sort_desc(topk(10, 3600 * sexton_memcgs_leak_per_second{$of} > 0))",
             "{{instance}}",
             "instant",
@@ -196,7 +179,9 @@ DYING = BarGauge(
     width=8,
     height=9,
     unit="short",
-    queries=(_query("sort_desc(topk(10, sexton_memcgs_dying{$of}))", "{{instance}}", "instant"),),
+    queries=(
+        fleet_query("sort_desc(topk(10, sexton_memcgs_dying{$of}))", "{{instance}}", "instant"),
+    ),
     steps=Steps("green", ((500, "orange"), (10_000, "red"))),
     bounds=(0, None),
     links=_TO_NODE,
@@ -211,7 +196,7 @@ HELD = BarGauge(
     unit="s",
     no_value="no core is held",
     queries=(
-        _query(
+        fleet_query(
             "sort_desc(topk(10, max by (job, instance) (sexton_held_core_seconds{$of})))",
             "{{instance}}",
             "instant",
@@ -232,8 +217,8 @@ SILENT = Table(
     unit="none",
     no_value="every target answers",
     queries=(
-        _query("max by (job, instance) (up{$of} == 0)", shape="table"),
-        _query(
+        fleet_query("max by (job, instance) (up{$of} == 0)", shape="table"),
+        fleet_query(
             "max by (job, instance)"
             " (time() -"
             " max_over_time(sexton_recorder_last_reading_timestamp_seconds{$of}[$__range])"
@@ -259,7 +244,7 @@ STALE = Table(
     unit="s",
     no_value="every node that answers has fresh readings",
     queries=(
-        _query(
+        fleet_query(
             "max by (job, instance)"
             " (time() - sexton_recorder_last_reading_timestamp_seconds{$of} > 60)",
             shape="table",
@@ -282,7 +267,7 @@ UNKNOWN = Table(
     unit="short",
     no_value="every node that is judged has a verdict",
     queries=(
-        _query(
+        fleet_query(
             "max by (job, instance)"
             " (sexton_findings_unknown{$of} and on (job, instance) sexton_verdict{$of} == 3)",
             shape="table",
@@ -299,7 +284,9 @@ VERSIONS = BarGauge(
     height=8,
     unit="short",
     queries=(
-        _query("sort_desc(count by (version) (sexton_build_info{$of}))", "{{version}}", "instant"),
+        fleet_query(
+            "sort_desc(count by (version) (sexton_build_info{$of}))", "{{version}}", "instant"
+        ),
     ),
     steps=Steps("blue"),
     bounds=(0, None),
@@ -313,7 +300,7 @@ KERNELS = Table(
     height=8,
     unit="short",
     no_value="no data: no node has fresh readings",
-    queries=(_query("count by (kernel, hierarchy) (sexton_node_info{$of})", shape="table"),),
+    queries=(fleet_query("count by (kernel, hierarchy) (sexton_node_info{$of})", shape="table"),),
     columns=(
         Column("Value", "Nodes", 70),
         Column("kernel", "Kernel"),
@@ -330,7 +317,7 @@ COST = BarGauge(
     height=8,
     unit="percentunit",
     queries=(
-        _query(
+        fleet_query(
             "sort_desc(topk(10,"
             " sum by (job, instance)"
             " (rate(sexton_recorder_cpu_seconds_total{$of}[$__rate_interval]))"
@@ -355,8 +342,8 @@ TROUBLE = Table(
     unit="short",
     no_value="every recorder can write, and none sheds a source",
     queries=(
-        _query("max by (job, instance) (sexton_recorder_problem{$of} == 1)", shape="table"),
-        _query("count by (job, instance) (sexton_recorder_shed{$of})", shape="table"),
+        fleet_query("max by (job, instance) (sexton_recorder_problem{$of} == 1)", shape="table"),
+        fleet_query("count by (job, instance) (sexton_recorder_shed{$of})", shape="table"),
     ),
     columns=(
         Column("instance", "Node", None, (links.NODE_BOARD_OF_ROW,)),
@@ -373,7 +360,7 @@ BOARD = Board(
     says="Which nodes are sick, what they share, and which cannot be seen.",
     variables=(
         datasource_variable(),
-        Choice("job", "Job", "label_values(sexton_build_info, job)", several=True).json(),
+        Choice("job", "Job", links.JOBS, several=True).json(),
         custom_variable("scheme", "Links by", ("http", "https")),
     ),
     links=(),

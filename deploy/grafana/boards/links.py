@@ -7,12 +7,14 @@ one would end the string.
 
 from __future__ import annotations
 
-from deploy.grafana.boards.model import Link
+from deploy.grafana.boards.parts import Link, Query
 
 NODE_UID, FLEET_UID = "sexton-node", "sexton-fleet"
 
 NODE = "job=`${job:raw}`, instance=`${instance:raw}`"
 FLEET = "job=~`${job:regex}`"
+#: A node that records nothing has a version, and one in a textfile (`export --once`) a verdict.
+JOBS = 'label_values({__name__=~"sexton_build_info|sexton_verdict"}, job)'
 
 
 def node_expr(text: str) -> str:
@@ -20,9 +22,13 @@ def node_expr(text: str) -> str:
     return text.replace("$of", NODE)
 
 
-def fleet_expr(text: str) -> str:
-    """`text` with ``$of`` as the labels of the chosen jobs."""
-    return text.replace("$of", FLEET)
+def node_query(expr: str, legend: str = "", shape: str = "range") -> Query:
+    return Query(node_expr(expr), legend, shape)
+
+
+def fleet_query(expr: str, legend: str = "", shape: str = "range") -> Query:
+    """With ``$of`` as the labels of the chosen jobs."""
+    return Query(expr.replace("$of", FLEET), legend, shape)
 
 
 #: The explorer takes wall seconds; Grafana's variables are milliseconds unless formatted.

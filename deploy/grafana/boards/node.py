@@ -3,177 +3,20 @@ what to do; then what the verdict rests on; at the end whether it can be trusted
 
 from __future__ import annotations
 
-from deploy.grafana.boards import links, states
-from deploy.grafana.boards.model import (
-    BarGauge,
+from deploy.grafana.boards import links, states, verdict
+from deploy.grafana.boards.board import (
     Board,
     Choice,
-    Column,
     Event,
-    Graph,
-    Heatmap,
-    Query,
     Row,
-    Stat,
-    Steps,
-    Table,
-    Text,
-    Timeline,
     custom_variable,
     datasource_variable,
-    mapping,
-    of_query,
 )
-
-
-def _query(expr: str, legend: str = "", shape: str = "range") -> Query:
-    return Query(links.node_expr(expr), legend, shape)
-
+from deploy.grafana.boards.links import node_query
+from deploy.grafana.boards.panels import BarGauge, Column, Graph, Heatmap, Table
+from deploy.grafana.boards.parts import Steps, mapping, of_query
 
 _TO_EXPLORER = (links.EXPLORER_AT,)
-
-VERDICT = Stat(
-    title="Verdict",
-    says="What sexton diagnose would say of the last minutes. Normal: healthy. 'Cannot tell' is no"
-    " good news: an essential detector lacks its data. 'no data': the node is not judged, because"
-    " nothing was recorded for a minute or it cannot be scraped.",
-    width=4,
-    height=6,
-    unit="none",
-    queries=(_query("sexton_verdict{$of}", "verdict", "instant"),),
-    mappings=states.VERDICT,
-)
-
-CURRENT = Stat(
-    title="Can it be trusted?",
-    says="Normal: the scrape works, the recorder is recording and can write, the verdict is at"
-    " most two minutes old, and few detectors cannot tell. A tile that is missing is unknown:"
-    " where nobody records, there is no 'writes'.",
-    width=12,
-    height=6,
-    unit="none",
-    queries=(
-        _query("up{$of}", "scrape", "instant"),
-        _query("sexton_recorder_up{$of}", "recorder", "instant"),
-        _query("sexton_recorder_problem{$of}", "writes", "instant"),
-        _query("time() - sexton_verdict_timestamp_seconds{$of}", "age of the verdict", "instant"),
-        _query("sexton_findings_unknown{$of}", "detectors that cannot tell", "instant"),
-    ),
-    overrides=(
-        of_query("A", mappings=mapping(*states.SCRAPE)),
-        of_query("B", mappings=mapping(*states.RECORDER)),
-        of_query("C", mappings=mapping(*states.WRITING)),
-        of_query(
-            "D",
-            unit="s",
-            decimals=0,
-            thresholds=Steps("green", ((180, "orange"), (600, "red"))).json(),
-        ),
-        of_query("E", thresholds=Steps("green", ((1, "yellow"), (10, "orange"))).json()),
-    ),
-)
-
-WHAT_TO_DO = Text(
-    title="What to do",
-    says="The way from this board to the cause, in this order.",
-    width=8,
-    height=6,
-    content=f"""\
-1. Read the chain below from left to right: fix its first part, the rest follows from it.
-2. Click a root cause or a problem for its **runbook**: how to check by hand, what to do.
-3. **[Open the explorer at this time]({links.EXPLORER_URL})**: cores, tasks, kernel stacks.
-4. On the node: `sudo sexton diagnose`, then `sudo sexton fix plan`; it changes nothing.
-""",
-)
-
-CHAINS = Table(
-    title="Cause chains",
-    says="How one problem leads to the next, the root cause first; a chain is proven, likely or"
-    " possible by written rules. Normal: none. The culprit is the unit, cgroup or task at the"
-    " root; empty where it names none.",
-    width=24,
-    height=6,
-    unit="none",
-    no_value="no cause chain: nothing is wrong, or the problems below stand alone",
-    queries=(
-        _query(f"max by (sentence, root, culprit, symptom) ({states.CHAINS})", shape="table"),
-    ),
-    columns=(
-        Column("sentence", "Chain", links=(links.EXPLORER,)),
-        Column("root", "Root cause", 200, (links.runbook("root"),)),
-        Column("culprit", "Culprit", 240),
-        Column("symptom", "Last symptom", 170, (links.runbook("symptom"),)),
-        Column(
-            "Value",
-            "Strength",
-            100,
-            more={
-                "mappings": mapping(*states.STRENGTH),
-                "custom.cellOptions": {"type": "color-text"},
-            },
-        ),
-    ),
-    sort="Strength",
-)
-
-PROBLEMS = Table(
-    title="Problems found",
-    says="Findings that are present now. Normal: none, or info only. 'Root cause, or cause"
-    " unknown' is where to look first.",
-    width=12,
-    height=9,
-    unit="none",
-    no_value="no problem found",
-    queries=(
-        _query(
-            'max by (detector) (3 * (sexton_finding{$of, severity="critical"} == 1)'
-            ' or 2 * (sexton_finding{$of, severity="warning"} == 1)'
-            ' or (sexton_finding{$of, severity="info"} == 1))',
-            shape="table",
-        ),
-        _query("max by (detector) (sexton_finding_explained{$of})", shape="table"),
-    ),
-    columns=(
-        Column("detector", "Problem", 200, (links.runbook("detector"), links.EXPLORER)),
-        Column(
-            "Value #A",
-            "Severity",
-            100,
-            more={
-                "mappings": mapping(*states.SEVERITY),
-                "custom.cellOptions": {"type": "color-text"},
-            },
-        ),
-        Column(
-            "Value #B",
-            "Cause",
-            more={
-                "mappings": mapping(*states.EXPLAINED),
-                "custom.cellOptions": {"type": "color-text"},
-            },
-        ),
-    ),
-    sort="Severity",
-)
-
-TIMELINE = Timeline(
-    title="Verdict and problems over time",
-    says="The verdict on top, then each problem while it was present. Normal: one green bar. A gap"
-    " in the verdict is time in which nobody judged the node, not health.",
-    width=12,
-    height=9,
-    unit="none",
-    queries=(
-        _query("sexton_verdict{$of}", "verdict"),
-        _query(
-            'max by (detector) (3 * (sexton_finding{$of, severity="critical"} == 1)'
-            ' or 2 * (sexton_finding{$of, severity="warning"} == 1))',
-            "{{detector}}",
-        ),
-    ),
-    mappings=states.SEVERITY,
-    overrides=(of_query("A", mappings=mapping(*states.VERDICT)),),
-)
 
 MEMCGS = Graph(
     title="Memory cgroups: dying, live, leak",
@@ -184,9 +27,9 @@ MEMCGS = Graph(
     height=8,
     unit="short",
     queries=(
-        _query("sexton_memcgs_dying{$of}", "dying"),
-        _query("sexton_memcgs_live{$of}", "live"),
-        _query("3600 * sexton_memcgs_leak_per_second{$of}", "leak per hour"),
+        node_query("sexton_memcgs_dying{$of}", "dying"),
+        node_query("sexton_memcgs_live{$of}", "live"),
+        node_query("3600 * sexton_memcgs_leak_per_second{$of}", "leak per hour"),
     ),
     steps=Steps("transparent", ((1_000, "orange"), (10_000, "red")), drawn=True),
     bounds=(0, None),
@@ -210,7 +53,7 @@ OWNERS = BarGauge(
     height=8,
     unit="short",
     no_value="owners unknown, or no dying memory cgroups",
-    queries=(_query("sort_desc(sexton_memcgs_owner_dying{$of})", "{{owner}}", "instant"),),
+    queries=(node_query("sort_desc(sexton_memcgs_owner_dying{$of})", "{{owner}}", "instant"),),
     steps=Steps("green", ((500, "orange"), (5_000, "red"))),
     bounds=(0, None),
 )
@@ -224,7 +67,7 @@ CORES = Heatmap(
     height=8,
     unit="percentunit",
     queries=(
-        _query(
+        node_query(
             "sum by (le) (increase(sexton_core_kernel_ratio_bucket{$of}[$__rate_interval]))",
             "{{le}}",
             "heatmap",
@@ -241,13 +84,13 @@ WORST_CORE = Graph(
     height=8,
     unit="percentunit",
     queries=(
-        _query("sexton_worst_core_kernel_ratio{$of}", "worst core"),
-        _query(
+        node_query("sexton_worst_core_kernel_ratio{$of}", "worst core"),
+        node_query(
             "sexton_worst_core_info{$of} * on (job, instance) group_left ()"
             " sexton_worst_core_kernel_ratio{$of}",
             "core {{core}}: {{task}}",
         ),
-        _query("sexton_held_core_seconds{$of}", "core {{core}} held by {{task}}"),
+        node_query("sexton_held_core_seconds{$of}", "core {{core}} held by {{task}}"),
     ),
     steps=Steps("transparent", ((0.9, "red"),), drawn=True),
     bounds=(0, None),
@@ -271,7 +114,7 @@ SOFTIRQS = Heatmap(
     unit="s",
     no_value="no data: the softirq probe does not run here",
     queries=(
-        _query(
+        node_query(
             "sum by (le) (increase(sexton_softirq_wait_seconds_bucket{$of}[$__rate_interval]))",
             "{{le}}",
             "heatmap",
@@ -289,13 +132,13 @@ SOFTIRQ_TAIL = Graph(
     unit="s",
     no_value="no data: the softirq probe does not run here",
     queries=(
-        _query(
+        node_query(
             "histogram_quantile(0.99, sum by (vector, le)"
             " (rate(sexton_softirq_wait_seconds_bucket{$of}[$__rate_interval])))",
             "{{vector}} p99",
         ),
-        _query("sexton_softirq_pending_seconds{$of}", "{{vector}} waiting now"),
-        _query(
+        node_query("sexton_softirq_pending_seconds{$of}", "{{vector}} waiting now"),
+        node_query(
             "1 - sum by (vector)"
             ' (rate(sexton_softirq_wait_seconds_bucket{$of, le="1.048576"}[$__rate_interval]))'
             " / sum by (vector) (rate(sexton_softirq_wait_seconds_count{$of}[$__rate_interval]))",
@@ -325,9 +168,11 @@ EVENTS = Graph(
     decimals=0,
     style="bars",
     queries=(
-        _query("round(increase(sexton_nic_resets_total{$of}[$__rate_interval]))", "{{nic}} reset"),
-        _query("round(increase(sexton_oom_kills_total{$of}[$__rate_interval]))", "OOM kills"),
-        _query("round(increase(sexton_alarms_total{$of}[$__rate_interval]))", "alarms"),
+        node_query(
+            "round(increase(sexton_nic_resets_total{$of}[$__rate_interval]))", "{{nic}} reset"
+        ),
+        node_query("round(increase(sexton_oom_kills_total{$of}[$__rate_interval]))", "OOM kills"),
+        node_query("round(increase(sexton_alarms_total{$of}[$__rate_interval]))", "alarms"),
     ),
     bounds=(0, None),
     links=_TO_EXPLORER,
@@ -341,7 +186,9 @@ RESTARTS = Graph(
     height=7,
     unit="suffix: /h",
     no_value="no unit was restarted, or units cannot be read",
-    queries=(_query("3600 * rate(sexton_unit_restarts_total{$of}[$__rate_interval])", "{{unit}}"),),
+    queries=(
+        node_query("3600 * rate(sexton_unit_restarts_total{$of}[$__rate_interval])", "{{unit}}"),
+    ),
     bounds=(0, None),
     links=_TO_EXPLORER,
 )
@@ -354,8 +201,8 @@ RECLAIM = Graph(
     height=8,
     unit="suffix: pages/s",
     queries=(
-        _query("rate(sexton_reclaim_pages_scanned_total{$of}[$__rate_interval])", "{{by}}"),
-        _query("sexton_direct_reclaim_ratio{$of}", "share of direct"),
+        node_query("rate(sexton_reclaim_pages_scanned_total{$of}[$__rate_interval])", "{{by}}"),
+        node_query("sexton_direct_reclaim_ratio{$of}", "share of direct"),
     ),
     bounds=(0, None),
     overrides=(of_query("B", unit="percentunit", max=1, custom__axisPlacement="right"),),
@@ -370,8 +217,8 @@ FAULTS = Graph(
     height=8,
     unit="suffix: /s",
     queries=(
-        _query('rate(sexton_page_faults_total{$of, kind="minor"}[$__rate_interval])', "minor"),
-        _query('rate(sexton_page_faults_total{$of, kind="major"}[$__rate_interval])', "major"),
+        node_query('rate(sexton_page_faults_total{$of, kind="minor"}[$__rate_interval])', "minor"),
+        node_query('rate(sexton_page_faults_total{$of, kind="major"}[$__rate_interval])', "major"),
     ),
     bounds=(0, None),
     overrides=(of_query("B", custom__axisPlacement="right"),),
@@ -386,7 +233,7 @@ THROTTLING = Graph(
     height=8,
     unit="percentunit",
     no_value="no cgroup was throttled",
-    queries=(_query("sexton_cgroup_throttled_ratio{$of}", "{{cgroup}}"),),
+    queries=(node_query("sexton_cgroup_throttled_ratio{$of}", "{{cgroup}}"),),
     steps=Steps("transparent", ((0.25, "orange"),), drawn=True),
     bounds=(0, None),
     links=_TO_EXPLORER,
@@ -401,7 +248,7 @@ PRESSURE = Graph(
     unit="percentunit",
     no_value="no data: this kernel has no PSI",
     queries=(
-        _query(
+        node_query(
             "rate(sexton_pressure_waiting_seconds_total{$of}[$__rate_interval])",
             "{{resource}} {{kind}}",
         ),
@@ -419,10 +266,14 @@ COST = Graph(
     height=8,
     unit="percentunit",
     queries=(
-        _query("rate(sexton_recorder_cpu_seconds_total{$of}[$__rate_interval])", "CPU: {{part}}"),
-        _query("rate(sexton_exporter_cpu_seconds_total{$of}[$__rate_interval])", "CPU: exporter"),
-        _query("sexton_recorder_memory_bytes{$of}", "memory: {{part}}"),
-        _query("sexton_exporter_memory_bytes{$of}", "memory: exporter"),
+        node_query(
+            "rate(sexton_recorder_cpu_seconds_total{$of}[$__rate_interval])", "CPU: {{part}}"
+        ),
+        node_query(
+            "rate(sexton_exporter_cpu_seconds_total{$of}[$__rate_interval])", "CPU: exporter"
+        ),
+        node_query("sexton_recorder_memory_bytes{$of}", "memory: {{part}}"),
+        node_query("sexton_exporter_memory_bytes{$of}", "memory: exporter"),
     ),
     bounds=(0, None),
     overrides=(
@@ -439,9 +290,9 @@ WRITTEN = Graph(
     height=8,
     unit="Bps",
     queries=(
-        _query("rate(sexton_recorder_written_bytes_total{$of}[$__rate_interval])", "written"),
-        _query("increase(sexton_recorder_lost_rows_total{$of}[$__rate_interval])", "lost rows"),
-        _query(
+        node_query("rate(sexton_recorder_written_bytes_total{$of}[$__rate_interval])", "written"),
+        node_query("increase(sexton_recorder_lost_rows_total{$of}[$__rate_interval])", "lost rows"),
+        node_query(
             "increase(sexton_exporter_failures_total{$of}[$__rate_interval])", "failed refreshes"
         ),
     ),
@@ -461,8 +312,8 @@ SOURCES = Table(
     height=8,
     unit="none",
     queries=(
-        _query("max by (source) (sexton_source_up{$of})", shape="table"),
-        _query("max by (source, how) (sexton_recorder_shed{$of})", shape="table"),
+        node_query("max by (source) (sexton_source_up{$of})", shape="table"),
+        node_query("max by (source, how) (sexton_recorder_shed{$of})", shape="table"),
     ),
     columns=(
         Column("source", "Source"),
@@ -488,7 +339,7 @@ BOARD = Board(
     says="What is wrong with one node, why, and what to do about it.",
     variables=(
         datasource_variable(),
-        Choice("job", "Job", "label_values(sexton_build_info, job)").json(),
+        Choice("job", "Job", links.JOBS).json(),
         Choice("instance", "Node", "label_values(up{job=`${job:raw}`}, instance)").json(),
         custom_variable("scheme", "Links by", ("http", "https")),
     ),
@@ -508,10 +359,7 @@ BOARD = Board(
         ),
     ),
     rows=(
-        Row(
-            "What is wrong, why, and what to do",
-            (VERDICT, CURRENT, WHAT_TO_DO, CHAINS, PROBLEMS, TIMELINE),
-        ),
+        Row("What is wrong, why, and what to do", verdict.PANELS),
         Row("Dying memory cgroups", (MEMCGS, OWNERS)),
         Row(
             "Cores, network softirqs, NICs and units",

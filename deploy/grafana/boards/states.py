@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.grafana.boards.model import State
+from deploy.grafana.boards.parts import State
 
 VERDICT = (
     State(0, "healthy", "green"),

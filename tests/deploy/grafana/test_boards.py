@@ -32,6 +32,8 @@ def family_of(name: str) -> Family | None:
 
 
 def without_strings(expr: str) -> str:
+    """Only names of metrics are kept, where a selector lists them."""
+    expr = re.sub(r'\{__name__=~"([\w|]+)"\}', r"(\1)", expr)
     return re.sub(r'`[^`]*`|"[^"]*"', '""', expr)
 
 

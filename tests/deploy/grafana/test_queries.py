@@ -151,13 +151,14 @@ def test_variables_list_jobs_and_nodes_even_silent_ones(prometheus_url):
         found: list[str] = answer(f"{prometheus_url}/api/v1/label/{label}/values?{asked}")["data"]
         return found
 
-    assert {*listed("sexton_build_info", "job")} == {chosen.job for chosen in NODES}
+    jobs = '{__name__=~"sexton_build_info|sexton_verdict"}'
+    assert {*listed(jobs, "job")} == {chosen.job for chosen in NODES}
     selector = interpolated("up{job=`${job:raw}`}", of(GONE), NODE)
     assert {UNKNOWN.instance, STALE.instance, GONE.instance} == {*listed(selector, "instance")}
     queries = [
         variable["query"] for variable in NODE["templating"]["list"] if "definition" in variable
     ]
     assert [each["query"] for each in queries] == [
-        "label_values(sexton_build_info, job)",
+        f"label_values({jobs}, job)",
         "label_values(up{job=`${job:raw}`}, instance)",
     ]

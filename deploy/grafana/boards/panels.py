@@ -1,117 +1,26 @@
-"""What a Grafana board consists of, in the words of its JSON model (schema 38: Grafana 10; later
-versions migrate it).
+"""Panels, by the way they show their data. Only what these boards use is here.
 
-Only what these boards use is here. What a panel says about itself (description, unit, a text for
-"no data") is required, so that no panel goes without.
+What a panel says about itself (description, unit, a text for "no data") is required, so that no
+panel goes without.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
-SCHEMA_VERSION = 38
-COLUMNS = 24
-DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-
-Json = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Query:
-    """One PromQL expression. `shape`: ``range`` over the board's time, ``heatmap`` the same by
-    bucket, ``instant`` for the values of now, ``table`` for the same as rows."""
-
-    expr: str
-    legend: str = ""
-    shape: str = "range"
-
-    def json(self, ref: str) -> Json:
-        now = self.shape in ("instant", "table")
-        shown = {"table": "table", "heatmap": "heatmap"}.get(self.shape, "time_series")
-        return {
-            "refId": ref,
-            "datasource": DATASOURCE,
-            "editorMode": "code",
-            "expr": self.expr,
-            "format": shown,
-            "instant": now,
-            "range": not now,
-            "legendFormat": self.legend or "__auto",
-        }
-
-
-@dataclass(frozen=True)
-class State:
-    """A value that means something, in words and a colour."""
-
-    value: int
-    text: str
-    colour: str
-
-
-def mapping(*states: State) -> list[Json]:
-    options = {
-        str(state.value): {"text": state.text, "color": state.colour, "index": index}
-        for index, state in enumerate(states)
-    }
-    return [{"type": "value", "options": options}]
-
-
-@dataclass(frozen=True)
-class Steps:
-    """Colours by value: the first below all bounds. `drawn` adds the bounds to a graph."""
-
-    first: str = "text"
-    above: tuple[tuple[float, str], ...] = ()
-    drawn: bool = False
-
-    def json(self) -> Json:
-        # Grafana's schema refuses its own page's null here, and its page ignores all other steps
-        # where the value is missing. No value on the boards is below 0.
-        steps: list[Json] = [{"color": self.first, "value": 0}]
-        steps += [{"color": colour, "value": bound} for bound, colour in self.above]
-        return {"mode": "absolute", "steps": steps}
-
-
-@dataclass(frozen=True)
-class Link:
-    """Opens in a new tab. `url` may have variables and fields of the row."""
-
-    title: str
-    url: str
-
-    def json(self) -> Json:
-        return {"title": self.title, "url": self.url, "targetBlank": True}
-
-
-@dataclass(frozen=True)
-class Override:
-    """Properties for some fields: `matcher` as Grafana names it, with what it matches."""
-
-    matcher: str
-    matched: str
-    properties: Mapping[str, object]
-
-    def json(self) -> Json:
-        return {
-            "matcher": {"id": self.matcher, "options": self.matched},
-            "properties": [{"id": name, "value": value} for name, value in self.properties.items()],
-        }
-
-
-def of_query(ref: str, **properties: object) -> Override:
-    """For what one query returns; ``custom__axisPlacement`` is ``custom.axisPlacement``."""
-    return Override("byFrameRefID", ref, _dotted(properties))
-
-
-def of_field(name: str, **properties: object) -> Override:
-    return Override("byName", name, _dotted(properties))
-
-
-def _dotted(properties: Mapping[str, object]) -> dict[str, object]:
-    return {name.replace("__", "."): value for name, value in properties.items()}
+from deploy.grafana.boards.parts import (
+    DATASOURCE,
+    UNCOLOURED,
+    Json,
+    Link,
+    Override,
+    Query,
+    State,
+    Steps,
+    mapping,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +37,7 @@ class Panel:
     unit: str
     queries: tuple[Query, ...]
     no_value: str = "no data"
-    steps: Steps = Steps()
+    steps: Steps = UNCOLOURED
     overrides: tuple[Override, ...] = ()
     links: tuple[Link, ...] = ()
     mappings: tuple[State, ...] = ()
@@ -391,179 +300,3 @@ class Text:
             "fieldConfig": {"defaults": {}, "overrides": []},
             "options": {"mode": "markdown", "content": self.content},
         }
-
-
-@dataclass(frozen=True)
-class Row:
-    """A heading and the panels under it, from left to right; a line is full at 24 columns."""
-
-    title: str
-    panels: tuple[Panel | Text, ...]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A variable that lists a label's values. Where it is `several`, all is one choice."""
-
-    name: str
-    label: str
-    query: str
-    several: bool = False
-
-    def json(self) -> Json:
-        made: Json = {
-            "type": "query",
-            "name": self.name,
-            "label": self.label,
-            "datasource": DATASOURCE,
-            "definition": self.query,
-            "query": {"query": self.query, "refId": f"variable-{self.name}"},
-            "refresh": 2,  # when the time range changes: a silent node is found where it was heard
-            "sort": 5,
-            "multi": self.several,
-            "includeAll": self.several,
-            "hide": 0,
-            "regex": "",
-            "skipUrlSync": False,
-            "options": [],
-            "current": {},
-        }
-        if self.several:
-            made["allValue"] = ".+"
-            made["current"] = {"selected": True, "text": ["All"], "value": ["$__all"]}
-        return made
-
-
-def datasource_variable() -> Json:
-    return {
-        "type": "datasource",
-        "name": "datasource",
-        "label": "Prometheus",
-        "query": "prometheus",
-        "refresh": 1,
-        "multi": False,
-        "includeAll": False,
-        "hide": 0,
-        "regex": "",
-        "skipUrlSync": False,
-        "options": [],
-        "current": {},
-    }
-
-
-def custom_variable(name: str, label: str, values: Sequence[str]) -> Json:
-    options = [{"selected": not at, "text": text, "value": text} for at, text in enumerate(values)]
-    return {
-        "type": "custom",
-        "name": name,
-        "label": label,
-        "query": ",".join(values),
-        "multi": False,
-        "includeAll": False,
-        "hide": 0,
-        "skipUrlSync": False,
-        "options": options,
-        "current": options[0],
-    }
-
-
-@dataclass(frozen=True)
-class Event:
-    """A line across all graphs wherever `expr` has a value."""
-
-    name: str
-    expr: str
-    title: str
-    colour: str
-
-    def json(self) -> Json:
-        return {
-            "name": self.name,
-            "datasource": DATASOURCE,
-            "enable": True,
-            "hide": False,
-            "iconColor": self.colour,
-            "expr": self.expr,
-            "step": "",
-            "titleFormat": self.title,
-            "textFormat": "",
-            "tagKeys": "",
-            "useValueForTime": False,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Board:
-    """A board; `uid` is part of its URL and of links to it."""
-
-    uid: str
-    title: str
-    says: str
-    variables: tuple[Json, ...]
-    rows: tuple[Row, ...]
-    links: tuple[Link, ...]
-    events: tuple[Event, ...] = ()
-    since: str = "now-6h"
-
-    def json(self) -> Json:
-        return {
-            "uid": self.uid,
-            "title": self.title,
-            "description": self.says,
-            "tags": ["sexton"],
-            "schemaVersion": SCHEMA_VERSION,
-            "editable": True,
-            "graphTooltip": 1,  # one cursor on all graphs
-            "fiscalYearStartMonth": 0,
-            "liveNow": False,
-            "refresh": "30s",
-            "time": {"from": self.since, "to": "now"},
-            "timepicker": {},
-            "timezone": "",
-            "weekStart": "",
-            "templating": {"list": list(self.variables)},
-            "annotations": {"list": [event.json() for event in self.events]},
-            "links": [_board_link(link) for link in self.links],
-            "panels": list(self._panels()),
-        }
-
-    def _panels(self) -> list[Json]:
-        made: list[Json] = []
-        y = 0
-        for row in self.rows:
-            made.append(_heading(row, len(made) + 1, y))
-            y += 1
-            x = height = 0
-            for panel in row.panels:
-                if x + panel.width > COLUMNS:
-                    x, y, height = 0, y + height, 0
-                made.append(panel.json(len(made) + 1, x, y))
-                x, height = x + panel.width, max(height, panel.height)
-            y += height
-        return made
-
-
-def _heading(row: Row, number: int, y: int) -> Json:
-    return {
-        "id": number,
-        "type": "row",
-        "title": row.title,
-        "collapsed": False,
-        "gridPos": {"x": 0, "y": y, "w": COLUMNS, "h": 1},
-        "panels": [],
-    }
-
-
-def _board_link(link: Link) -> Json:
-    return {
-        "title": link.title,
-        "type": "link",
-        "icon": "external link",
-        "tooltip": "",
-        "url": link.url,
-        "tags": [],
-        "asDropdown": False,
-        "targetBlank": True,
-        "includeVars": False,
-        "keepTime": False,
-    }
