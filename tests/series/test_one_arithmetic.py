@@ -117,6 +117,11 @@ ALLOWED = {
     },
     "record/ship.py": {"again_s - _LEAST_WAIT_S": "a time to wait"},
     "record/stacks.py": {"held -= file.bytes": "sizes of files that are removed"},
+    "replay/prometheus/rows.py": {
+        "edge - past": "moments of scrapes",
+        "later - earlier": "moments of scrapes",
+    },
+    "replay/prometheus/window.py": {"span[1] - span[0]": "moments"},
     "replay/span.py": dict.fromkeys(
         ("pair[1] - pair[0]", "_offset(after.start) - _offset(before.end)"),
         "moments, by two clocks",
