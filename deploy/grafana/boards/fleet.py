@@ -5,8 +5,8 @@ from __future__ import annotations
 from deploy.grafana.boards import links, states
 from deploy.grafana.boards.board import Board, Choice, Row, custom_variable, datasource_variable
 from deploy.grafana.boards.links import fleet_query
-from deploy.grafana.boards.panels import BarGauge, Column, Graph, Stat, Table
-from deploy.grafana.boards.parts import Steps, mapping, of_query
+from deploy.grafana.boards.panels import BarGauge, Column, Graph, Stat, Table, coloured
+from deploy.grafana.boards.parts import Steps, of_query
 
 #: Each node is in one of these. Not judged: it answers, but has no fresh reading.
 _NODES = (
@@ -62,15 +62,7 @@ SICK = Table(
         Column("sentence", "Chain", links=(links.EXPLORER_OF_ROW,)),
         Column("root", "Root cause", 200, (links.runbook_of_row("root"),)),
         Column("culprit", "Culprit", 240),
-        Column(
-            "Value",
-            "Strength",
-            100,
-            more={
-                "mappings": mapping(*states.STRENGTH),
-                "custom.cellOptions": {"type": "color-text"},
-            },
-        ),
+        Column("Value", "Strength", 100, more=coloured(states.STRENGTH)),
         Column("job", "Job", 100),
     ),
     sort="Strength",
@@ -210,28 +202,28 @@ HELD = BarGauge(
 SILENT = Table(
     title="Silent nodes",
     says="Prometheus cannot scrape them: the process is gone, the port is closed, or the node is"
-    " down. Normal: none. Their earlier problems did not end, they are only not measured. Empty"
-    " age: no reading within the board's time.",
+    " down. Normal: none. Their earlier problems did not end, they are only not measured.",
     width=8,
     height=8,
-    unit="none",
+    unit="s",
     no_value="every target answers",
     queries=(
-        fleet_query("max by (job, instance) (up{$of} == 0)", shape="table"),
         fleet_query(
             "max by (job, instance)"
             " (time() -"
             " max_over_time(sexton_recorder_last_reading_timestamp_seconds{$of}[$__range])"
-            " and on (job, instance) up{$of} == 0)",
+            " and on (job, instance) up{$of} == 0)"
+            " or max by (job, instance) (up{$of} == 0) - 1",
             shape="table",
         ),
     ),
     columns=(
         _NODE,
-        Column("Value #B", "Last reading, ago", 140, more={"unit": "s", "decimals": 0}),
+        Column(
+            "Value", "Last reading, ago", 140, more={"decimals": 0, **coloured(states.NO_READING)}
+        ),
         Column("job", "Job"),
     ),
-    hidden=("Value #A",),
     sort="Last reading, ago",
 )
 
@@ -342,16 +334,22 @@ TROUBLE = Table(
     unit="short",
     no_value="every recorder can write, and none sheds a source",
     queries=(
-        fleet_query("max by (job, instance) (sexton_recorder_problem{$of} == 1)", shape="table"),
-        fleet_query("count by (job, instance) (sexton_recorder_shed{$of})", shape="table"),
+        fleet_query(
+            "label_replace(max by (job, instance) (sexton_recorder_problem{$of} == 1),"
+            ' "trouble", "cannot write", "", "")'
+            " or label_replace(count by (job, instance) (sexton_recorder_shed{$of}),"
+            ' "trouble", "paused or slowed sources", "", "")',
+            shape="table",
+        ),
     ),
     columns=(
         Column("instance", "Node", None, (links.NODE_BOARD_OF_ROW,)),
-        Column("Value #A", "Writes", 70, more={"mappings": mapping(*states.WRITING)}),
-        Column("Value #B", "Shed", 60),
+        Column("trouble", "Trouble"),
+        Column("Value", "Count", 60),
     ),
     hidden=("job",),
-    sort="Shed",
+    sort="Trouble",
+    descending=False,
 )
 
 BOARD = Board(

@@ -13,8 +13,8 @@ from deploy.grafana.boards.board import (
     datasource_variable,
 )
 from deploy.grafana.boards.links import node_query
-from deploy.grafana.boards.panels import BarGauge, Column, Graph, Heatmap, Table
-from deploy.grafana.boards.parts import Steps, mapping, of_query
+from deploy.grafana.boards.panels import BarGauge, Column, Graph, Heatmap, Table, coloured
+from deploy.grafana.boards.parts import Steps, of_query
 
 _TO_EXPLORER = (links.EXPLORER_AT,)
 
@@ -305,30 +305,24 @@ WRITTEN = Graph(
 
 SOURCES = Table(
     title="Sources",
-    says="What the recorder reads, broken ones first. Normal: all are read and none is shed. A"
-    " source that is missing does not exist on this node. Shed: paused (rest) or read less often"
-    " (slow) to stay within the recorder's budget; detectors that need it cannot tell meanwhile.",
+    says="What the recorder reads, broken ones first. Normal: all are read. A source that is"
+    " missing does not exist on this node. Sources are paused or read less often to stay within"
+    " the recorder's budget; detectors that need them cannot tell meanwhile.",
     width=9,
     height=8,
     unit="none",
     queries=(
-        node_query("max by (source) (sexton_source_up{$of})", shape="table"),
-        node_query("max by (source, how) (sexton_recorder_shed{$of})", shape="table"),
+        node_query(
+            'max by (source) (sexton_recorder_shed{$of, how="rest"})'
+            ' or 2 * max by (source) (sexton_recorder_shed{$of, how="slow"})'
+            " or 3 * max by (source) (sexton_source_up{$of})",
+            shape="table",
+        ),
     ),
     columns=(
         Column("source", "Source"),
-        Column(
-            "Value #A",
-            "State",
-            170,
-            more={
-                "mappings": mapping(*states.SOURCE),
-                "custom.cellOptions": {"type": "color-text"},
-            },
-        ),
-        Column("how", "Shed", 80),
+        Column("Value", "State", 180, more=coloured(states.SOURCE)),
     ),
-    hidden=("Value #B",),
     sort="State",
     descending=False,
 )

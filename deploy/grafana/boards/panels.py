@@ -223,7 +223,7 @@ class Timeline(Panel):
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, `name` is the field's; `more` are its properties."""
+    """A column of a table. `name` is the field's: a label, or ``Value``. `more` are properties."""
 
     name: str
     title: str
@@ -232,7 +232,8 @@ class Column:
     more: Mapping[str, object] = field(default_factory=dict)
 
     def override(self) -> Override:
-        properties: dict[str, object] = dict(self.more)
+        # Without its own, an empty cell shows the text of an empty panel.
+        properties: dict[str, object] = {"noValue": "–", **self.more}
         if self.width is not None:
             properties["custom.width"] = self.width
         if self.links:
@@ -240,9 +241,14 @@ class Column:
         return Override("byName", self.title, properties)
 
 
+def coloured(meanings: Sequence[State]) -> Mapping[str, object]:
+    """Properties of a column that shows states: their words in their colours."""
+    return {"mappings": mapping(*meanings), "custom.cellOptions": {"type": "color-text"}}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table(Panel):
-    """Rows of now. Rows of several queries that agree in their common labels are one."""
+    """Rows of now. One query: with two, the names of fields depend on which of them has data."""
 
     kind = "table"
     columns: tuple[Column, ...]
@@ -271,12 +277,11 @@ class Table(Panel):
                 "renameByName": {column.name: column.title for column in self.columns},
             },
         }
-        merged = [{"id": "merge", "options": {}}] if len(self.queries) > 1 else []
-        return [*merged, arranged]
+        return [arranged]
 
     def all_overrides(self) -> Sequence[Override]:
         mine = [column.override() for column in self.columns]
-        return [*self.overrides, *(override for override in mine if override.properties)]
+        return [*self.overrides, *mine]
 
 
 @dataclass(frozen=True, kw_only=True)

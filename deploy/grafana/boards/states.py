@@ -24,11 +24,15 @@ STRENGTH = (
 SCRAPE = (State(0, "fails", "red"), State(1, "works", "green"))
 RECORDER = (State(0, "not recording", "red"), State(1, "recording", "green"))
 WRITING = (State(0, "works", "green"), State(1, "fails", "red"))
-SOURCE = (State(0, "broken, denied or late", "red"), State(1, "read", "green"))
-EXPLAINED = (
-    State(0, "root cause, or cause unknown", "red"),
-    State(1, "explained by a chain", "blue"),
+#: Sorted by how much is missing.
+SOURCE = (
+    State(0, "broken, denied or late", "red"),
+    State(1, "paused", "orange"),
+    State(2, "read less often", "yellow"),
+    State(3, "read", "green"),
 )
+#: Instead of the age of the last reading.
+NO_READING = (State(-1, "none in this time", "purple"),)
 
 #: A chain's strength as a number; of several chains with one root and symptom, the strongest.
 CHAIN_STRENGTH = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deploy.grafana.boards import links, states
 from deploy.grafana.boards.links import node_query
-from deploy.grafana.boards.panels import Column, Stat, Table, Text, Timeline
+from deploy.grafana.boards.panels import Column, Stat, Table, Text, Timeline, coloured
 from deploy.grafana.boards.parts import Steps, mapping, of_query
 
 VERDICT = Stat(
@@ -80,55 +80,40 @@ CHAINS = Table(
         Column("root", "Root cause", 200, (links.runbook("root"),)),
         Column("culprit", "Culprit", 240),
         Column("symptom", "Last symptom", 170, (links.runbook("symptom"),)),
-        Column(
-            "Value",
-            "Strength",
-            100,
-            more={
-                "mappings": mapping(*states.STRENGTH),
-                "custom.cellOptions": {"type": "color-text"},
-            },
-        ),
+        Column("Value", "Strength", 100, more=coloured(states.STRENGTH)),
     ),
     sort="Strength",
+)
+
+_PRESENT = (
+    "max by (detector) ("
+    '3 * (sexton_finding{$of, severity="critical"} == 1)'
+    ' or 2 * (sexton_finding{$of, severity="warning"} == 1)'
+    ' or (sexton_finding{$of, severity="info"} == 1))'
 )
 
 PROBLEMS = Table(
     title="Problems found",
     says="Findings that are present now. Normal: none, or info only. 'Root cause, or cause"
-    " unknown' is where to look first.",
+    " unknown' is where to look first. No cause is looked for where something is only noted.",
     width=12,
     height=9,
     unit="none",
     no_value="no problem found",
     queries=(
         node_query(
-            'max by (detector) (3 * (sexton_finding{$of, severity="critical"} == 1)'
-            ' or 2 * (sexton_finding{$of, severity="warning"} == 1)'
-            ' or (sexton_finding{$of, severity="info"} == 1))',
+            f"label_replace({_PRESENT} and on (detector) sexton_finding_explained{{$of}} == 0,"
+            ' "cause", "root cause, or cause unknown", "", "")'
+            f" or label_replace({_PRESENT} and on (detector) sexton_finding_explained{{$of}} == 1,"
+            ' "cause", "explained by a chain", "", "")'
+            f" or {_PRESENT} unless on (detector) sexton_finding_explained{{$of}}",
             shape="table",
         ),
-        node_query("max by (detector) (sexton_finding_explained{$of})", shape="table"),
     ),
     columns=(
         Column("detector", "Problem", 200, (links.runbook("detector"), links.EXPLORER)),
-        Column(
-            "Value #A",
-            "Severity",
-            100,
-            more={
-                "mappings": mapping(*states.SEVERITY),
-                "custom.cellOptions": {"type": "color-text"},
-            },
-        ),
-        Column(
-            "Value #B",
-            "Cause",
-            more={
-                "mappings": mapping(*states.EXPLAINED),
-                "custom.cellOptions": {"type": "color-text"},
-            },
-        ),
+        Column("Value", "Severity", 100, more=coloured(states.SEVERITY)),
+        Column("cause", "Cause"),
     ),
     sort="Severity",
 )
