@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sexton.detect.registry import detector_of
+from sexton.model.finding import Verdict
 from sexton.model.rows.cgroup import CgroupThrottle
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.filesystem import Filesystem
@@ -150,3 +152,19 @@ def test_before_the_last_boot_nothing_is_judged():
     assert found.window.start >= 2000.0
     steps = steps_of(found.window.columns(VmCounter, ("value",)))
     assert steps.start.min() >= 0
+
+
+def test_restarts_before_the_window_may_be_a_slow_loop():
+    """Whether a unit that restarted often is still at it shows in its last start only."""
+
+    class Restarts(Jobs):
+        def samples(self, selector, start, end):
+            if "node_systemd" not in selector:
+                return super().samples(selector, start, end)
+            labels = {"__name__": "node_systemd_service_restart_total", "name": "a.service"}
+            return [Samples(labels, [(1900 + 15 * n, 400) for n in range(20)])]
+
+    found = window(Restarts(), "n2", 1900.0, 2200.0).window
+    finding = detector_of("crash_looping_unit").run(found)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "a.service restarted 400 times so far" in finding.summary

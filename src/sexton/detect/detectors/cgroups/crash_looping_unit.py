@@ -42,7 +42,7 @@ from sexton.detect.registry import (
     detector,
 )
 from sexton.model.diagnosis import Step
-from sexton.model.finding import Evidence, Finding, Severity, Verdict
+from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
@@ -176,7 +176,21 @@ def detect(window: Window) -> Finding:
         (loop for loop in seen if _is_loop(loop, window)),
         key=lambda loop: (-loop.severity.rank, -loop.total, loop.unit.name),
     )
-    return _looping(window, loops) if loops else _calm(seen)
+    if loops:
+        return _looping(window, loops)
+    undated = [loop for loop in seen if loop.total >= STEADY.value and _is_undated(loop.unit)]
+    if undated:
+        most = max(undated, key=lambda loop: loop.total)
+        text = f"{most.unit.name} restarted {count(most.total, 'time')} so far, not in this window"
+        what = "when it was started last: a slow loop may be longer than this window"
+        show = f"systemctl show -p NRestarts,ExecMainStartTimestamp {quote(most.unit.name)}"
+        return unknown(NAME, text, [Missing(what, show)])
+    return _calm(seen)
+
+
+def _is_undated(unit: Unit) -> bool:
+    """Prometheus counts a unit's restarts and says nothing else of it."""
+    return unit.main_start_us is None and not unit.active_state
 
 
 def _unlisted(name: str) -> Unit:
