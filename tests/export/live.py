@@ -14,6 +14,7 @@ from sexton.model.rows.cpu import CoreTimes
 from sexton.model.window import Batch, SourceState
 from sexton.store.journal import OpenSegment
 from sexton.store.layout import Lock, prepare, segment_name
+from sexton.store.sealed import seal
 from tests.support.recordings import HEADER
 
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -27,13 +28,25 @@ STATES = (
 class LiveRecording:
     """Writes readings at any time of this boot's monotonic clock."""
 
-    def __init__(self, directory: Path, boot: str = BOOT) -> None:
+    def __init__(self, directory: Path, boot: str = BOOT, sequence: int = 1) -> None:
         self.directory = directory
         prepare(directory)
         self._lock = Lock(directory)
-        place = directory / "open" / segment_name(1, time.time()).text
-        self._segment = OpenSegment(place, {**HEADER, "boot_id": boot})
+        self._header = {**HEADER, "boot_id": boot}
+        self._sequence = sequence
+        self._segment = self._begun()
         self._ended = False
+
+    def _begun(self) -> OpenSegment:
+        name = segment_name(self._sequence, time.time()).text
+        return OpenSegment(self.directory / "open" / name, self._header)
+
+    def next_segment(self) -> None:
+        """Seal what is written, and begin another."""
+        self._segment.close()
+        seal(self._segment.directory, self.directory / "segments")
+        self._sequence += 1
+        self._segment = self._begun()
 
     def write(self, ages_s: Sequence[float], kernel: float = 0.5, dying: int = 7) -> None:
         """A reading of two cores and a count of cgroups at each age, the oldest first."""

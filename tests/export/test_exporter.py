@@ -10,7 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sexton.explorer.tiles.processes import Gone
-from sexton.export.exporter import Exporter, Pace
+from sexton.export import families as f
+from sexton.export.exporter import Exporter, Pace, once
 from tests.export.live import LiveRecording
 
 SECONDS = tuple(float(age) for age in range(20, -1, -1))
@@ -214,3 +215,121 @@ def test_nobody_scrapes_nothing_is_read(live, exporting):
     finally:
         exporter.stop()
         thread.join()
+
+
+def test_after_a_pause_without_scrapes_nothing_is_said_that_is_not_known(live, exporting):
+    live.write(SECONDS)
+    exporter = exporting(live.directory, Pace(stale_s=0.2, idle_s=0.5))
+    exporter.refresh()
+    until = time.monotonic() + 10
+    while time.monotonic() - exporter._scraped_s <= 0.5:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    found = scraped(exporter)
+    assert not any(name.startswith("sexton_recorder") for name in found)
+    exporter.refresh()
+    assert "sexton_recorder_up" in scraped(exporter)
+
+
+def test_readings_of_the_boot_before_leave_no_trace_in_histograms(tmp_path, exporting):
+    """Its clock was ahead, and what it saw is not about this boot."""
+    directory = tmp_path / "recording"
+    before = LiveRecording(directory, boot="0f8c2f5e-0000-4000-8000-000000000001")
+    before.write([-1e6 + age for age in SECONDS])
+    before.end()
+    exporter = exporting(directory)
+    exporter.refresh()
+    now = LiveRecording(directory, sequence=2)
+    now.write((3.0, 2.0, 1.0))
+    exporter.refresh()
+    found = scraped(exporter)
+    now.end()
+    assert found["sexton_core_kernel_ratio_count"] == 4
+    assert found["sexton_recorder_up"] == 1
+
+
+def test_readings_ahead_of_the_clock_are_not_of_now(live, exporting):
+    live.write([-1000.0 + age for age in SECONDS])
+    exporter = exporting(live.directory)
+    exporter.refresh()
+    found = scraped(exporter)
+    assert found["sexton_recorder_up"] == 0
+    assert "sexton_memcgs_dying" not in found
+
+
+def test_readings_are_there_before_the_verdict(live, exporting, monkeypatch):
+    live.write(SECONDS)
+    exporter = exporting(live.directory)
+    seen = []
+    ask = exporter._server.ask
+
+    def asking(question, *rest):
+        seen.append((question, "sexton_memcgs_dying" in scraped(exporter)))
+        return ask(question, *rest)
+
+    monkeypatch.setattr(exporter._server, "ask", asking)
+    exporter.refresh()
+    assert seen == [("current", False), ("judged", True)]
+    assert scraped(exporter)["sexton_core_kernel_ratio_count"] == 40  # counted once
+
+
+def test_its_own_cpu_time_never_falls_between_two_pages(live, exporting):
+    """A page of readings is made at one moment and handed out later."""
+    from threading import Thread
+
+    live.write(SECONDS)
+    exporter = exporting(live.directory, Pace(stale_s=0.02, judge_s=0.0))
+    seen, stop = [], []
+
+    def scrape() -> None:
+        while not stop:
+            seen.append(scraped(exporter)["sexton_exporter_cpu_seconds_total"])
+
+    thread = Thread(target=scrape)
+    thread.start()
+    for _ in range(20):
+        live.write((0.0,))
+        exporter.refresh()
+    stop.append(True)
+    thread.join()
+    assert seen == sorted(seen)
+    assert seen[-1] > seen[0]
+
+
+def test_two_hundred_refreshes_leave_no_file_open(live, exporting):
+    exporter = exporting(live.directory)
+
+    def files() -> list[int]:
+        return [len(os.listdir(f"/proc/{pid}/fd")) for pid in (os.getpid(), exporter._server.pid)]
+
+    live.write(SECONDS)
+    exporter.refresh()
+    before = files()
+    for turn in range(200):
+        live.write((0.0,))
+        if turn % 20 == 0:
+            live.next_segment()
+        exporter.refresh()
+    assert [now - then for now, then in zip(files(), before, strict=True)] == [0, 0]
+
+
+def test_a_fork_server_that_is_stopped_does_not_hold_up_the_end(live, exporting):
+    live.write(SECONDS)
+    exporter = exporting(live.directory)
+    exporter.refresh()
+    os.kill(exporter._server.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    exporter.close()
+    assert time.monotonic() - began < 10
+
+
+def test_once_says_of_an_old_recording_only_since_when(live):
+    live.write([100.0 + age for age in SECONDS])
+    found = {name for name in once(live.directory)._values if name != "sexton_build_info"}
+    assert found == {"sexton_recorder_up", "sexton_recorder_last_reading_timestamp_seconds"}
+    live.write(SECONDS)
+    found = once(live.directory)
+    assert found.value(f.DYING) == 7
+    assert found.value(f.RECORDER) == 1
+    live.end()
+    assert once(live.directory).value(f.RECORDER) == 0

@@ -7,7 +7,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain
 
 from sexton.export import families as f
-from sexton.export.exposition import Page, Totals
+from sexton.export.exposition import MOST_REMEMBERED, Page, Totals
 from sexton.export.samples import MOST_LABEL, Counts, Samples, in_buckets, label
 from tests.support.recordings import HOSTILE
 
@@ -105,6 +105,53 @@ def test_a_total_never_falls_and_counts_only_increases():
         totals.apply(samples)
         seen.append(samples.value(f.UNIT_RESTARTS, "a.service"))
     assert seen == [5, 7, 7, 7, 8]
+
+
+def test_a_histogram_never_falls_either():
+    """A core that is taken offline, or a probe that is attached again, takes its counts along."""
+    totals, seen = Totals(), []
+    for buckets, total in (((5, 1), 3.0), ((2, 0), 1.0), ((3, 1), 2.0)):
+        samples = Samples()
+        samples.add(f.SOFTIRQ_WAIT, Counts(buckets, total), "NET_RX")
+        totals.apply(samples)
+        seen.append(samples.value(f.SOFTIRQ_WAIT, "NET_RX"))
+    assert seen == [Counts((5, 1), 3.0), Counts((5, 1), 3.0), Counts((6, 2), 4.0)]
+
+
+def test_ten_thousand_units_that_come_and_go_are_not_remembered():
+    totals = Totals()
+    for number in range(10_000):
+        samples = Samples()
+        samples.add(f.OOM_KILLS, 1000 - number)
+        samples.add(f.UNIT_RESTARTS, number, "lasting.service")
+        samples.add(f.UNIT_RESTARTS, 3, f"{number}.service")
+        totals.apply(samples)
+    assert len(totals) == MOST_REMEMBERED
+    assert samples.value(f.UNIT_RESTARTS, "lasting.service") == 9_999
+    assert samples.value(f.OOM_KILLS) == 1000  # seen each time, so never forgotten
+
+
+def test_a_counter_that_comes_back_goes_on():
+    totals, seen = Totals(), []
+    for value in (5, None, 6):
+        samples = Samples()
+        if value is not None:
+            samples.add(f.UNIT_RESTARTS, value, "a.service")
+        totals.apply(samples)
+        seen.append(samples.value(f.UNIT_RESTARTS, "a.service"))
+    assert seen == [5, None, 6]
+
+
+def test_formats_that_clients_make_up_are_not_kept():
+    page = Page(_restarts(5))
+    kinds = {
+        page.body(f"application/openmetrics-text; version={version}", False)[1]
+        for version in ("1.0.0", "abc", "1.0.0-x", "9" * 9000, *map(str, range(2, 1000)))
+    }
+    kinds |= {page.body(f"text/plain;version={version}", False)[1] for version in ("x.y", "7", "")}
+    assert len(kinds) == 2
+    assert len(page._made) == 2
+    assert page.body("application/openmetrics-text", False)[1].startswith("application/openm")
 
 
 def test_a_page_is_compressed_on_request():

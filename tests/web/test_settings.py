@@ -15,7 +15,8 @@ from sexton.web.settings import HEADERS, Rate, read_settings
 from sexton.web.tls import CIPHERS, CIPHERS_13, CURVES
 from tests.web.certificates import Pki
 
-HASH = bcrypt.hashpw(b"secret", b"$2b$04$abcdefghijklmnopqrstuu").decode()  # the same in every worker
+#: The same in every worker.
+HASH = bcrypt.hashpw(b"secret", b"$2b$04$abcdefghijklmnopqrstuu").decode()
 TLS = "tls_server_config: {{cert_file: {node.cert}, key_file: {node.key}, client_auth_type: {auth}"
 
 

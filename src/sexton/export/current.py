@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect import resets
+from sexton.detect import kernel_log, nics, resets
 from sexton.detect.growth import latest_count
 from sexton.export import families as f
 from sexton.export.samples import Counts, Samples, in_buckets
@@ -119,6 +119,8 @@ def _resets(samples: Samples, window: Window) -> None:
     if resets.in_window(window) is None:
         return
     found = resets.by_nic(window)
+    if kernel_log.was_read(window):  # so that the first reset is an increase, too
+        found = {**dict.fromkeys(nics.physical(window) or (), 0), **found}
     for nic in sorted(found, key=lambda name: (-found[name], name)):
         samples.add(f.NIC_RESETS, found[nic], nic)
 

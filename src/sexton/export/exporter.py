@@ -2,12 +2,13 @@
 
 A thread refreshes them: the last readings every `Pace.refresh_s`, the verdict every `Pace.judge_s`
 and after an alarm. A scrape only hands out what is there. It never waits: for a disk, for a source,
-or for the thread. What is too old is left out, because an old value looks like a new one: then only
-the recorder's state remains. Nobody scraping means no work.
+or for what the thread waits for. What is too old is left out, because an old value looks like a new
+one: then only the recorder's state remains. Nobody scraping means no work.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -22,7 +23,7 @@ from sexton.explorer.tiles.processes import ForkServer, Gone
 from sexton.export import families as f
 from sexton.export.exposition import Page, Totals
 from sexton.export.samples import Counts, Samples
-from sexton.export.work import Answer, MetricsWork
+from sexton.export.work import CURRENT_S, Answer, MetricsWork
 from sexton.model.text import printable
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -41,8 +42,23 @@ class Pace(NamedTuple):
     idle_s: float = 600.0
 
 
+def once(directory: Path, pace: Pace = Pace()) -> Samples:  # noqa: B008 - immutable
+    """Everything that a recording tells now. If its last reading is too old, only since when."""
+    work, samples = MetricsWork(directory), Samples()
+    found = work.answer("current", (-inf, CURRENT_S))
+    age_s = time.monotonic() - found.mono_s
+    of_now = found.boot_id == _boot_id() and -pace.fresh_s <= age_s <= pace.stale_s
+    if of_now:
+        samples.update(found.samples)
+        samples.update(work.answer("judged", ()).samples)
+    samples.add(f.BUILD, 1, __version__)
+    samples.add(f.RECORDER, int(found.live and of_now and age_s <= pace.fresh_s))
+    samples.add(f.LAST_READING, found.wall_s)
+    return samples
+
+
 class _State(NamedTuple):
-    """The page of one refresh, and the last reading in it."""
+    """The page of one refresh, and the last reading in it: at -inf if it is of another boot."""
 
     page: Page
     mono_s: float
@@ -67,8 +83,11 @@ class Exporter:
         self._spent_s = self._served_s = 0.0
         self._failures = 0
         self._said = ""
+        #: So that a scrape never hands out less of a counter than the one before.
+        self._lock = threading.Lock()
         self._state: _State | None = None
-        self._asked = False
+        #: Whether a refresh has ended since somebody began to scrape.
+        self._tried = False
         self._scraped_s = time.monotonic()
 
     def scrape(self, accept: str, gzipped: bool) -> tuple[bytes, str]:
@@ -77,11 +96,15 @@ class Exporter:
         idle = now - self._scraped_s > self._pace.idle_s
         self._scraped_s = now
         if idle:
+            self._tried = False
             self._wake.set()
-        state = self._state
-        if state is None or now - state.mono_s > self._pace.stale_s:
-            return Page(self._without_readings(state)).body(accept, gzipped)
-        return state.page.body(accept, gzipped)
+        with self._lock:
+            state = self._state
+            if state is None or now - state.mono_s > self._pace.stale_s:
+                page = Page(self._without_readings(state))
+            else:
+                page = state.page
+        return page.body(accept, gzipped)
 
     def run(self) -> None:
         """Refresh until `stop`; raises what no refresh can mend."""
@@ -104,20 +127,25 @@ class Exporter:
         """Read what is new; on failure the state grows old, and is left out in the end."""
         try:
             found = self._ask("current", self._seen_s, self._pace.refresh_s)
+            if not self._is_of_now(found):
+                self._state = _State(Page(Samples()), -inf, found.wall_s)
+                return
+            self._count_cores(found)
+            self._publish(found)  # a verdict takes long on a node in trouble
             alarms = found.samples.value(f.ALARMS)
             if time.monotonic() >= self._due_s or alarms != self._alarms:
                 self._due_s = time.monotonic() + self._pace.judge_s
                 self._alarms = alarms
                 self._judged = self._ask("judged")
+                if self._is_of_now(self._judged):
+                    self._publish(found)
         except Gone:
             raise
-        except (SextonError, RuntimeError) as error:  # RuntimeError: a bug in what reads
+        except (SextonError, OSError, RuntimeError) as error:  # RuntimeError: a bug in what reads
             self._failures += 1
             self._say(str(error))
-            return
         finally:
-            self._asked = True
-        self._state = self._combined(found)
+            self._tried = True
 
     def _ask(self, question: str, *arguments: float) -> Answer:
         answer: Answer = self._server.ask(question, arguments, self._stopping.is_set)
@@ -128,38 +156,44 @@ class Exporter:
     def _say(self, words: str) -> None:
         if words != self._said:
             self._said = words
-            print(f"sexton: metrics: {printable(words)}", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # whatever read it has gone
+                print(f"sexton: metrics: {printable(words)}", file=sys.stderr, flush=True)
 
-    def _combined(self, found: Answer) -> _State:
-        samples = found.samples
-        judged = self._judged
-        same_boot = judged is not None and judged.boot_id == found.boot_id
-        if judged is not None and same_boot:
-            patience_s = self._pace.judge_s + 2 * self._pace.stale_s
-            if found.mono_s - judged.mono_s <= patience_s:
-                samples.update(judged.samples)
+    def _is_of_now(self, found: Answer) -> bool:
+        """Is it about this boot, and not ahead of it?"""
+        ahead_s = found.mono_s - time.monotonic()
+        return found.boot_id == self._boot_id and ahead_s <= self._pace.fresh_s
+
+    def _count_cores(self, found: Answer) -> None:
         if found.kernel is not None:
             before = self._kernel
             self._kernel = found.kernel if before is None else before.plus(found.kernel)
             self._seen_s = found.seen_s
+
+    def _publish(self, found: Answer) -> None:
+        """Hand out these readings from now on, with the last verdict if it is not too old."""
+        samples = found.samples.copy()
+        judged = self._judged
+        oldest_s = found.mono_s - self._pace.judge_s - 2 * self._pace.stale_s
+        if judged is not None and self._is_of_now(judged) and judged.mono_s >= oldest_s:
+            samples.update(judged.samples)
         if self._kernel is not None:
             samples.add(f.CORE_KERNEL, self._kernel)
-        # Of another boot: no reading of it is fresh.
-        mono_s = found.mono_s if found.boot_id == self._boot_id else -inf
-        fresh = time.monotonic() - mono_s <= self._pace.fresh_s
+        fresh = time.monotonic() - found.mono_s <= self._pace.fresh_s
         samples.add(f.RECORDER, int(found.live and fresh))
         samples.add(f.LAST_READING, found.wall_s)
-        self._add_own(samples)
-        self._totals.apply(samples)
-        return _State(Page(samples), mono_s, found.wall_s)
+        with self._lock:
+            self._add_own(samples)
+            self._totals.apply(samples)
+            self._state = _State(Page(samples), found.mono_s, found.wall_s)
 
     def _without_readings(self, state: _State | None) -> Samples:
-        """What can be said while nothing is read: the recorder is not at work."""
+        """What can be said while nothing is read: the recorder is not at work. After a pause in
+        which nobody scraped, that is not known either."""
         samples = Samples()
-        if state is not None or self._asked:
+        if self._tried:
             samples.add(f.RECORDER, 0)
-        if state is not None:
-            samples.add(f.LAST_READING, state.wall_s)
+            samples.add(f.LAST_READING, None if state is None else state.wall_s)
         self._add_own(samples)
         return samples
 

@@ -14,37 +14,59 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from sexton.export.families import FAMILIES, Family, Kind
-from sexton.export.samples import Counts, Samples
+from sexton.export.samples import Counts, Labels, Samples, Value
 
 #: Compressing costs a millisecond and saves nine tenths of what crosses the network.
 _LEVEL = 1
+#: Label sets of counters that are remembered: a node exports fewer than a hundred at a time.
+MOST_REMEMBERED = 1000
+#: Of both formats; the library compares and repeats any other that a client makes up.
+_VERSIONS = frozenset(("0.0.1", "0.0.4", "1.0.0"))
 
 
 class Totals:
-    """Counters that never fall while the exporter runs.
+    """Counters and histograms that never fall while the exporter runs.
 
     What is counted may be forgotten: log lines leave the recording, a unit's counter is cleared, a
     driver is loaded again. Prometheus would take that for a restart from zero, and what is left for
-    new events. So only increases are added to the first value.
+    new events. So only increases are added to the first value. Of units and NICs that come and go
+    for months, those that were not seen for longest are forgotten.
     """
 
     def __init__(self) -> None:
-        self._last: dict[tuple[str, tuple[str, ...]], tuple[float, float]] = {}
+        #: The last value and the total, those seen last at the end.
+        self._known: dict[tuple[str, Labels], tuple[Value, Value]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def apply(self, samples: Samples) -> None:
-        """Replace the values of counters by their totals."""
+        """Replace values by their totals."""
         for family in FAMILIES:
-            if family.kind is Kind.COUNTER:
+            if family.kind is not Kind.GAUGE:
                 for labels, value in list(samples.of(family)):
-                    if isinstance(value, float | int):
-                        samples.put(family, labels, self._total(family, labels, value))
+                    samples.put(family, labels, self._total((family.name, labels), value))
+        for key in list(self._known)[: max(0, len(self._known) - MOST_REMEMBERED)]:
+            del self._known[key]
 
-    def _total(self, family: Family, labels: tuple[str, ...], value: float) -> float:
-        key = family.name, labels
-        before, total = self._last.get(key, (value, value))
-        total += max(value - before, 0)
-        self._last[key] = value, total
+    def _total(self, key: tuple[str, Labels], value: Value) -> Value:
+        before, total = self._known.pop(key, (value, value))
+        total = _grown(total, before, value)
+        self._known[key] = value, total
         return total
+
+
+def _grown(total: Value, before: Value, value: Value) -> Value:
+    """The total, and what was added since before."""
+    if isinstance(value, Counts):
+        assert isinstance(total, Counts)
+        assert isinstance(before, Counts)
+        parts = zip(total.buckets, before.buckets, value.buckets, strict=True)
+        buckets = tuple(known + max(now - then, 0) for known, then, now in parts)
+        return Counts(buckets, total.sum + max(value.sum - before.sum, 0))
+    assert not isinstance(total, Counts)
+    assert not isinstance(before, Counts)
+    return total + max(value - before, 0)
 
 
 class Page:
@@ -56,12 +78,27 @@ class Page:
 
     def body(self, accept: str, gzipped: bool) -> tuple[bytes, str]:
         """The text and its content type, for an Accept header."""
-        encode, kind = choose_encoder(accept)
+        encode, kind = choose_encoder(_known_versions(accept))
         key = kind, gzipped
         if key not in self._made:
             text = encode(self._samples)
             self._made[key] = gzip.compress(text, _LEVEL) if gzipped else text, kind
         return self._made[key]
+
+
+def _known_versions(accept: str) -> str:
+    """An Accept header without formats in versions that are not known: the forms of a page, which
+    are kept, must be few.
+
+    >>> _known_versions("application/openmetrics-text; version=1.0.0; q=0.5, text/plain;version=x")
+    'application/openmetrics-text; version=1.0.0; q=0.5'
+    """
+    return ",".join(each for each in accept.split(",") if _versions(each) <= _VERSIONS)
+
+
+def _versions(accepted: str) -> set[str]:
+    words = map(str.strip, accepted.split(";"))
+    return {word.partition("=")[2] for word in words if word.startswith("version=")}
 
 
 class _Collected(Collector):

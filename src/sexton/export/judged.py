@@ -84,7 +84,7 @@ def _memcgs(samples: Samples, window: Window, findings: Mapping[str, Finding]) -
     found = leak(window)
     samples.add(f.LEAK, found.per_second if found is not None else 0.0)
     census = latest_count(window)
-    counted = [owner for owner in owners(window) if owner.dying]
+    counted = [owner for owner in owners(window) if owner.dying and owner.shown != OTHER]
     listed = _numbered((owner.shown, owner.dying or 0) for owner in counted)[: f.OWNERS.most - 1]
     for name, number in listed:
         samples.add(f.OWNERS, number, name)

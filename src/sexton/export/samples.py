@@ -57,6 +57,12 @@ class Samples:
         """Set the value of labels as `of` returns them."""
         self._values.setdefault(family.name, {})[labels] = value
 
+    def copy(self) -> Samples:
+        """The same values, to be changed apart from these."""
+        made = Samples()
+        made._values = {name: dict(values) for name, values in self._values.items()}
+        return made
+
     def update(self, other: Samples) -> None:
         """All families of `other` in place of ours."""
         self._values.update(other._values)

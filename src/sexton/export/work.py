@@ -8,7 +8,6 @@ pay for that, nor hang with a disk, nor end with a reader that crashes.
 from __future__ import annotations
 
 import time
-from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,13 +89,6 @@ def _current(recording: Recording, since_s: float, span_s: float) -> Answer:
     add_status(found.samples, read_status(recording.path))
     known = found.samples, span.boot_id, *span.end
     return Answer(*known, live=False, kernel=found.kernel, seen_s=found.seen_s)
-
-
-def last_samples(recording: Recording) -> Samples:
-    """Everything that a recording tells now."""
-    found = _current(recording, -inf, CURRENT_S).samples
-    found.update(_judged(recording).samples)
-    return found
 
 
 def last_seconds(recording: Recording, seconds: float) -> Span:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: What is recorded where nobody records.
 _KEEP_S, _KEEP_BYTES = 15 * 60.0, 64 << 20
+#: Where. One that is not locked after this long has lost its recorder.
+_PREFIX, _STARTS_S = "sexton-export-", 60.0
 #: node_exporter runs as another user.
 _READABLE = 0o644
 
@@ -117,10 +119,21 @@ def _private_directory() -> Iterator[Path]:
     import os
     import shutil
     import tempfile
+    import time
+    from stat import S_ISDIR
+
+    from sexton.store.layout import is_locked
 
     runtime = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", "")
-    place = runtime if runtime and os.access(runtime, os.W_OK) else None
-    made = tempfile.mkdtemp(prefix="sexton-export-", dir=place)
+    place = runtime if runtime and os.access(runtime, os.W_OK) else tempfile.gettempdir()
+    for left in Path(place).glob(f"{_PREFIX}*"):  # by one that was killed: it holds memory
+        with suppress(OSError):
+            about = left.lstat()
+            mine = S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
+            old = time.time() - about.st_mtime > _STARTS_S
+            if mine and old and not is_locked(left):
+                shutil.rmtree(left, ignore_errors=True)
+    made = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
     try:
         yield Path(made)
     finally:
@@ -150,10 +163,12 @@ def _once(args: argparse.Namespace) -> int:
 def _recorded(args: argparse.Namespace) -> Samples:
     if args.seconds is not None:
         raise CommandError("--seconds is for this node; --from has its own")
-    from sexton.cli.window import open_recording
-    from sexton.export.work import last_samples
+    from sexton.cli.window import confine_to
 
-    return last_samples(open_recording(args.recording))
+    confine_to(args.recording)  # before Arrow is imported
+    from sexton.export.exporter import once
+
+    return once(Path(args.recording))
 
 
 def _watched(args: argparse.Namespace) -> Samples:

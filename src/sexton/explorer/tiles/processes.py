@@ -34,6 +34,8 @@ Question = tuple[str, tuple[Any, ...]]
 _MOST_BYTES = 1 << 17
 #: How often to check that the client is still connected.
 _LOOK_S = 0.1
+#: The fork server exits at once when it is closed, unless the kernel holds it.
+_ENDS_S = 1.0
 #: No query that succeeds takes this long.
 _MOST_S = 300.0
 #: Tiles go first: the page must stay responsive while an explanation is computed.
@@ -115,10 +117,16 @@ class ForkServer:
         raise {_REFUSED: CommandError, _NOT_THERE: StoreError}.get(how, RuntimeError)(what)
 
     def close(self) -> None:
-        """Close the fork server and wait for it."""
+        """Close the fork server and wait for it. One that is stopped, or waits for a disk, is not
+        waited for: it is killed, and ends when it can."""
         self._to.close()
+        until = time.monotonic() + _ENDS_S
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+            while os.waitpid(self.pid, os.WNOHANG) == (0, 0):
+                if time.monotonic() > until:
+                    os.kill(self.pid, signal.SIGKILL)
+                    break
+                time.sleep(0.01)
 
     def _is_there(self) -> bool:
         """Polled for a moment: a process closes its files before it can be waited for."""
