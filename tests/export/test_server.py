@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sexton.detect.registry import detector_ids
 from tests.support.cli import ENVIRONMENT, SEXTON, sexton
 
 _URL = re.compile(r"http://([0-9.]+|\[::1\]):([0-9]+)/metrics")
@@ -136,8 +137,27 @@ def test_a_runbook_is_the_page_of_its_detector(recorder):
     assert status == 200
     assert headers["content-type"] == "text/plain; charset=utf-8"
     assert b"What would make it wrong" in content
-    for name in ("none", "", "../metrics", "zombie_memcgs/", "%00"):
+    for name in ("none", "../metrics", "zombie_memcgs/", "%00"):
         assert recorder.get(f"/runbooks/{name}")[0] == 404
+
+
+def test_a_browser_gets_runbooks_as_pages(recorder):
+    """What an alert links to is read on a phone, at night."""
+    status, headers, content = recorder.get("/runbooks/zombie_memcgs", Accept="text/html,*/*")
+    assert status == 200
+    assert headers["content-type"] == "text/html; charset=utf-8"
+    assert b"<strong>What would make it wrong.</strong>" in content
+    assert b'<a href="crash_looping_unit">' in content
+    status, headers, content = recorder.get("/runbooks/style.css")
+    assert status == 200
+    assert headers["content-type"] == "text/css; charset=utf-8"
+
+
+def test_the_index_lists_every_runbook(recorder):
+    as_text = recorder.get("/runbooks/")[2].decode().splitlines()
+    assert [line.partition(" ")[0] for line in as_text] == list(detector_ids())
+    content = recorder.get("/runbooks/", Accept="text/html")[2].decode()
+    assert all(f'<a href="{name}">' in content for name in detector_ids())
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/", "/runbooks/nic_resets"])

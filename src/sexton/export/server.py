@@ -2,7 +2,7 @@
 
 ===================  ==========================================================
 ``/metrics``         Prometheus' text format or OpenMetrics, by Accept
-``/runbooks/NAME``   the page of a detector, for alerts
+``/runbooks/NAME``   the page of a detector, for alerts: HTML or text, by Accept
 everything else      the explorer
 ===================  ==========================================================
 
@@ -28,6 +28,7 @@ from sexton.explorer.server.api import Site as Pages
 from sexton.explorer.server.app import Explorer
 from sexton.explorer.tiles.view import View
 from sexton.export.exporter import Exporter, Pace
+from sexton.reports.runbook import index_html, index_text, runbook_html, runbook_style, runbook_text
 from sexton.sandbox import confine, limits_for
 from sexton.store.layout import require_recording
 from sexton.web.guard import App, Guard, Receive, Scope, Send
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
     from sexton.web.config import WebConfig
 
 METRICS, RUNBOOKS = "/metrics", "/runbooks/"
+_STYLE = "style.css"
 #: Prometheus sends no token, and neither does a link in an alert.
-SCRAPED = frozenset((METRICS, *(RUNBOOKS + name for name in detector_ids())))
+SCRAPED = frozenset((METRICS, *(RUNBOOKS + name for name in ("", _STYLE, *detector_ids()))))
 _SELDOM = 50_000
-_TEXT = b"text/plain; charset=utf-8"
 
 
 class Address(NamedTuple):
@@ -65,7 +66,8 @@ class Metrics:
         elif path == METRICS:
             await self._metrics(scope, send)
         else:
-            await _runbook(path.removeprefix(RUNBOOKS), send)
+            accept = dict(scope["headers"]).get(b"accept", b"")
+            await _runbook(path.removeprefix(RUNBOOKS), send, html=b"text/html" in accept)
 
     async def _metrics(self, scope: Scope, send: Send) -> None:
         given = {name: value.decode("latin-1") for name, value in scope["headers"]}
@@ -77,13 +79,24 @@ class Metrics:
         await _send(send, 200, content, headers)
 
 
-async def _runbook(name: str, send: Send) -> None:
+async def _runbook(name: str, send: Send, *, html: bool) -> None:
     known = detector_of(name)
-    if known is None:
-        await _send(send, 404, b"no such detector\n")
+    if name == _STYLE:
+        await _send(send, 200, runbook_style().encode(), {b"content-type": _type("css")})
+        return
+    if known is None and name:
+        await _send(send, 404, b"no such detector; /runbooks/ lists them\n")
+        return
+    if html:
+        text = index_html() if known is None else runbook_html(known)
     else:
-        text = f"{known.id}: {known.title}\n\n{known.doc.strip()}\n"
-        await _send(send, 200, text.encode("utf-8", "replace"))
+        text = index_text() if known is None else runbook_text(known)
+    headers = {b"content-type": _type("html" if html else "plain"), b"vary": b"accept"}
+    await _send(send, 200, text.encode("utf-8", "replace"), headers)
+
+
+def _type(kind: str) -> bytes:
+    return f"text/{kind}; charset=utf-8".encode()
 
 
 async def _send(
@@ -91,7 +104,7 @@ async def _send(
 ) -> None:
     """HEAD is answered without the content by the server."""
     found = {
-        b"content-type": _TEXT,
+        b"content-type": _type("plain"),
         **(headers or {}),
         b"content-length": str(len(content)).encode(),
     }

@@ -93,7 +93,7 @@ def _thresholds(detector: Detector) -> str:
     if not detector.thresholds:
         return "None, for the reason given above."
     rows = "\n".join(
-        f"| {_cell(threshold.name)} | {_number(threshold.value)} | {_cell(threshold.unit)} |"
+        f"| {_cell(threshold.name)} | {number(threshold.value)} | {_cell(threshold.unit)} |"
         f" {_cell(threshold.why)} |"
         for threshold in detector.thresholds
     )
@@ -129,9 +129,9 @@ def _linked(text: str, own: str) -> str:
     return _NAME.sub(link, text)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """
-    >>> _number(86400.0), _number(0.05)
+    >>> number(86400.0), number(0.05)
     ('86,400', '0.05')
     """
     return f"{int(value):,}" if value == int(value) else f"{value:g}"
