@@ -15,10 +15,16 @@ changed, and the page is on loopback only. Press Ctrl-C to stop.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sexton.cli import output
 from sexton.cli.commands.serve import port
 from sexton.cli.options import add_json, need_recorder, need_web
+
+if TYPE_CHECKING:
+    from sexton.explorer.tiles.view import View
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,30 +35,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import sys
-
     printed = args.tour or args.json
     (need_recorder if printed else need_web)()
-    from sexton.cli.progress import working
-    from sexton.explorer.server.tour import INCIDENT, read_cure, read_injected, scene_of, tour
-    from sexton.explorer.tiles.view import View
+    from sexton.explorer.server.tour import INCIDENT
 
     recording = INCIDENT / "recording"
-    with working("reading the incident"):
-        steps = tour(scene_of(View.open(recording), read_injected()), read_cure())
-    if args.json:
+    return _print(recording, args.json) if printed else _serve(recording, args)
+
+
+def _print(recording: Path, as_json: bool) -> int:
+    import sys
+
+    from sexton.explorer.tiles.view import View
+
+    steps = _steps(View.open(recording))
+    if as_json:
         output.print_json(steps)
         return 0
-    if args.tour:
-        from sexton.reports.text.tour import tour_text
+    from sexton.reports.text.tour import tour_text
 
-        sys.stdout.write(tour_text(steps, output.width()))
-        return 0
+    sys.stdout.write(tour_text(steps, output.width()))
+    return 0
+
+
+def _serve(recording: Path, args: argparse.Namespace) -> int:
+    import sys
+
     from sexton.explorer.server.server import Setup, serve
 
-    print(
-        f"sexton: {steps['recording']}; what is real in it: {INCIDENT / 'README.md'}\n"
-        "sexton: open this URL in a browser; arrow keys step through the tour, Ctrl-C stops",
-        file=sys.stderr,
-    )
-    return serve(Setup(recording, port=args.port, tour=steps, open=args.open))
+    def announced(view: View) -> Mapping[str, Any]:
+        steps = _steps(view)
+        print(
+            f"sexton: {steps['recording']}; what is real in it: {recording.parent / 'README.md'}\n"
+            "sexton: open this URL in a browser; arrow keys step through the tour, Ctrl-C stops",
+            file=sys.stderr,
+        )
+        return steps
+
+    return serve(Setup(recording, port=args.port, tour=announced, open=args.open))
+
+
+def _steps(view: View) -> Mapping[str, Any]:
+    from sexton.cli.progress import working
+    from sexton.explorer.server.tour import read_cure, read_injected, scene_of, tour
+
+    with working("reading the incident"):
+        return tour(scene_of(view, read_injected()), read_cure())

@@ -41,14 +41,15 @@ _READ_FIRST_S = 5.0
 class Setup:
     """What to serve, and where. `token` is None if none was given.
 
-    `reading` is entered while the recording is read, before the URL is printed.
+    `tour` makes a guided tour from the open view. `reading` is entered while the recording is read,
+    before the URL is printed.
     """
 
     directory: Path
     host: str = "127.0.0.1"
     port: int = 0
     token: str | None = None
-    tour: Mapping[str, Any] | None = None
+    tour: Callable[[View], Mapping[str, Any]] | None = None
     open: bool = False
     reading: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
     web: WebConfig | None = None
@@ -79,7 +80,8 @@ def serve_view(
     """Serve an open view; a thread reads it. `show` opens a browser."""
     bound = bound or bind(setup.host, setup.port)
     door, address = door_of(setup.host, bound, setup.web, setup.token)
-    explorer = Explorer(Site(view, secrets.token_hex(8), setup.tour), door)
+    tour = setup.tour(view) if setup.tour is not None else None
+    explorer = Explorer(Site(view, secrets.token_hex(8), tour), door)
     server = Server(explorer.app, explorer.close, setup.web)
     ready = threading.Event()  # everything is read, or the server is to stop
 
