@@ -33,6 +33,7 @@ QUICK = {
     "record": ("record", "/nowhere/at/all", "--preflight"),
     "recording": ("recording", "info", str(FIXTURES / "recordings" / "format-1")),
     "serve": ("serve", "--openapi"),
+    "export": ("export", "--seconds", "1", "--once", "-"),
     "demo": ("demo", "--tour"),
     "sources": ("sources",),
     "config": ("config", "--all"),

@@ -14,6 +14,7 @@ from tests.support.fixtures import FIXTURES
 #: Commands that print no facts, and why; docs/json.md lists them, too.
 NO_JSON = {
     "serve": "runs until Ctrl-C; --openapi prints JSON",
+    "export": "runs until Ctrl-C; --once writes Prometheus' text format",
     "collect": "prints a shell script",
     "completion": "prints a shell script",
     "profile export": "writes another program's format",

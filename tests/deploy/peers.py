@@ -111,8 +111,8 @@ def alertmanager(folder: Path) -> Iterator[str]:
         user = [] if os.geteuid() == 0 else ["--map-root-user"]
         if subprocess.run(["unshare", *user, "--mount", "true"], check=False).returncode != 0:
             pytest.skip("Alertmanager is not installed, and no mount namespace may be made")
-        script = f'mount --bind {share} /usr/share && exec "$@"'
-        argv = ["unshare", *user, "--mount", "sh", "-c", script, "sh", *argv]
+        script = 'mount --bind "$1" /usr/share && shift && exec "$@"'
+        argv = ["unshare", *user, "--mount", "sh", "-c", script, "sh", str(share), *argv]
     with _server(argv, folder) as url:
         until(lambda: _ready(url), "Alertmanager to be ready")
         yield url
