@@ -115,6 +115,13 @@ ALLOWED = {
         "last - first": "moments, by two clocks; columns of a picture",
         "np.cumsum(number) - number": "places in an array",
     },
+    "export/exposition.py": dict.fromkeys(
+        ("now - then", "value.sum - before.sum"), "totals that must not fall; no rate"
+    ),
+    "profile/recorded.py": {
+        "np.diff(times)": "moments of samples: do they go backwards?",
+        "np.diff(depth)": "places in a tree",
+    },
     "record/ship.py": {"again_s - _LEAST_WAIT_S": "a time to wait"},
     "record/stacks.py": {"held -= file.bytes": "sizes of files that are removed"},
     "replay/prometheus/rows.py": {
@@ -140,6 +147,9 @@ ALLOWED = {
         ),
         "moments, by two clocks",
     ),
+    "reports/text/settings.py": {
+        "room - max(len(value) - cell, 0)": "columns of a terminal that are left"
+    },
     "sources/bpf/program.py": {"self._labels[offset] - place": "places in a program"},
     "sources/cgroupfs/estimate.py": {
         "number(host, f'{directory}/memory.usage_in_bytes')"
@@ -154,6 +164,8 @@ ALLOWED = {
     },
     "sources/kmsg/own.py": {"most - least": "moments of log lines"},
     "sources/systemd/units.py": {"after - before": "moments of a timer, both in one reading"},
+    "store/journal.py": {"last - first": "places in a file"},
+    "store/sealed.py": {"np.diff(codes[order], prepend=-1)": "places in an array"},
     "store/summary.py": {
         "entry['last'][0] - entry['first'][0]": "moments of segments",
         "last['read_mono_s'] - first['read_mono_s']": "moments of readings",
@@ -182,14 +194,14 @@ RATES = {
     "detect/detectors/cgroups/cgroup_churn.py": dict.fromkeys(
         ("seen.deaths / seen.seconds", "family.deaths / seen.seconds"), "events, counted one by one"
     ),
-    "detect/detectors/cpu/cpu_pressure.py": {
-        "shares.busy / 100 * shares.given_s / shares.seconds": "a share of times that series made"
-    },
     "detect/detectors/cpu/quota_throttling.py": {
         "100 * self.stopped_s / self.seconds": "a share of two sums that series made"
     },
     "detect/detectors/cpu/saturated_core.py": {
         "100 * run.shares.given_s / run.shares.seconds": "a share of two times that series made"
+    },
+    "detect/cpu_users.py": {
+        "shares.busy / 100 * shares.given_s / shares.seconds": "a share of times that series made"
     },
     "detect/ledger.py": {"uptime_s / period_s": "how often a period passed"},
     "explorer/files/page.py": dict.fromkeys(
@@ -204,7 +216,14 @@ RATES = {
         "samples of a capture",
     ),
     "profile/spikes/find.py": {"len(levels) / scored.period.seconds": "cells of a grid"},
-    "record/budget.py": {"100 * spent_s / (end - start)": "the recorder's own CPU time"},
+    "record/budget.py": dict.fromkeys(
+        (
+            "100 * spent_s / (end - start)",
+            "100 * spent[chosen] / (now - start)",
+            "100 * owed_s / (now - start)",
+        ),
+        "the recorder's own CPU time",
+    ),
     "record/decoding.py": {
         "cpu_s * max(now_s - begin, 0.0) / (end - begin)": "the recorder's own CPU time"
     },
@@ -232,6 +251,7 @@ RATES = {
          "self.bytes / self.watched_s"),
         "the store, below series: what recording cost",
     ),
+    "web/access.py": {"(now - self._at) / rate.interval_s": "tries that a client has again"},
 }  # fmt: skip
 #: Places that once made their own steps, in the words they used; and other ways to do it.
 CAUGHT = {

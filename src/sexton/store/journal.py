@@ -34,6 +34,7 @@ from sexton.store.layout import (
     SCHEMA,
     check_format,
     check_states,
+    read_part,
     read_plain,
     sync_directory,
     write_all,
@@ -202,7 +203,8 @@ class Recovered(NamedTuple):
     `torn`: only its last line does, as it does for an instant while a recorder writes it.
 
     `tables` may include tables that this version does not know. `too_large`: one was left out that
-    a process with more memory could read.
+    a process with more memory could read. The journal's whole lines take `length` bytes and cover
+    each table's file up to `ends`.
     """
 
     header: dict[str, Any]
@@ -212,10 +214,20 @@ class Recovered(NamedTuple):
     cut: str = ""
     torn: bool = False
     too_large: bool = False
+    length: int = 0
+    ends: Mapping[str, int] = {}
 
 
-def recover(directory: Path) -> Recovered:
-    """Every complete flush; `StoreError` where not even the header can be read."""
+def recover(directory: Path, before: Recovered | None = None) -> Recovered:
+    """Every complete flush; `StoreError` where not even the header can be read.
+
+    `before` is what was found earlier in the same segment: only what was appended since is read,
+    unless there was or is anything wrong.
+    """
+    if before is not None and not before.problems:
+        found = _continued(directory, before)
+        if found is not None:
+            return found
     try:
         content = read_plain(directory / JOURNAL, MOST_JOURNAL)
     except OSError as error:
@@ -225,37 +237,58 @@ def recover(directory: Path) -> Recovered:
         raise EmptySegment(f"{directory.name}: its journal was not begun")
     if not lines:
         raise StoreError(f"{directory.name}: its journal has no whole line")
-    header, flushes = lines[0], lines[1:]
     try:
-        check_format(header.get("schema", SCHEMA))
+        check_format(lines[0].get("schema", SCHEMA))
     except (StoreError, ValueError) as error:
         raise StoreError(f"{directory.name}: {error}") from None
-    states: list[list[Any]] = []
+    found = _with_flushes(directory, Recovered(lines[0], {}, [], []), lines[1:])
+    if READING in found.ends and found.problems:
+        from sexton.store.schema import READINGS, with_unlisted
+
+        listed = found.tables.get(READING, READINGS.empty_table())
+        found.tables[READING] = with_unlisted(listed, found.tables)
+    return _cut(directory, found, content, length)
+
+
+def _continued(directory: Path, before: Recovered) -> Recovered | None:
+    """With the flushes since then; `None` if the whole segment has to be read."""
+    try:
+        size = min((directory / JOURNAL).stat().st_size, MOST_JOURNAL)
+        start = before.length - 1
+        content = read_part(directory / JOURNAL, start, size - start)
+    except (OSError, ValueError):  # it is gone, or shorter
+        return None
+    if content[:1] != b"\n":  # the last line was read while it was written
+        return None
+    content = content[1:]
+    lines, length = whole_lines(content)
+    tables, states = dict(before.tables), before.states
+    known = Recovered(before.header, tables, states, [], length=before.length, ends=before.ends)
+    found = _with_flushes(directory, known, lines)
+    return None if found.problems else _cut(directory, found, content, length)
+
+
+def _with_flushes(
+    directory: Path, known: Recovered, flushes: Sequence[Mapping[str, Any]]
+) -> Recovered:
+    states, ends = known.states, dict(known.ends)
     pieces: dict[str, list[tuple[int, int, int]]] = {}
-    ends: dict[str, int] = {}
     for flush in flushes:
         states = flush.get("states", states)
         for name, (end, checksum) in flush.get("ends", {}).items():
             pieces.setdefault(name, []).append((ends.get(name, 0), end, checksum))
             ends[name] = end
-    from sexton.store.schema import (
-        READINGS,
-        check_columns,
-        checked_table,
-        read_stream,
-        with_unlisted,
-    )
+    from sexton.store.schema import check_columns, checked_table, extended, read_stream
 
-    found: dict[str, pa.Table] = {}
-    problems: list[str] = []
-    too_large = False
+    tables, problems, too_large = known.tables, list(known.problems), known.too_large
     for name, parts in pieces.items():
         path = stream_path(directory, name)
         try:
             good, bad = _intact(path, parts)
             rows = read_stream(good, path.suffix)
             check_columns(name, rows.schema)
-            found[name] = checked_table(name, rows)
+            checked_table(name, rows)
+            tables[name] = extended(tables[name], rows) if name in tables else rows
         except (OSError, StoreError) as error:
             problems.append(f"{directory.name}/{path.name}: {first_line(error)}")
             too_large |= isinstance(error, TooLarge)
@@ -264,9 +297,12 @@ def recover(directory: Path) -> Recovered:
             problems.append(
                 f"{directory.name}/{path.name}: {bad} of {len(parts)} flushes damaged, skipped"
             )
-    if READING in pieces and problems:
-        listed = found.get(READING)
-        found[READING] = with_unlisted(READINGS.empty_table() if listed is None else listed, found)
+    return known._replace(states=states, problems=problems, too_large=too_large, ends=ends)
+
+
+def _cut(directory: Path, found: Recovered, content: bytes, length: int) -> Recovered:
+    """With what is behind the journal's whole lines: `length` bytes of `content`, where it was read
+    on."""
     left = content[length:]
     later = flushes_after(left)
     cut = f"{directory.name}/{JOURNAL}: " if left else ""
@@ -274,7 +310,7 @@ def recover(directory: Path) -> Recovered:
         cut += f"a line is damaged, {later} flushes after it are lost with it"
     elif left:
         cut += "its last line is torn, one flush is lost"
-    return Recovered(header, found, states, problems, cut, bool(left) and not later, too_large)
+    return found._replace(cut=cut, torn=bool(left) and not later, length=found.length + length)
 
 
 def flushes_after(left: bytes) -> int:
@@ -336,14 +372,18 @@ def has_rows(directory: Path) -> bool:
 
 
 def _intact(path: Path, parts: Sequence[tuple[int, int, int]]) -> tuple[list[bytes], int]:
-    """The intact flushes of a table's file, and how many are damaged."""
+    """The intact flushes of these in a table's file, and how many are damaged."""
     if any(end < start for start, end, _ in parts):  # would read the same bytes again and again
         raise StoreError("its journal goes backwards")
-    content = read_plain(path, max(end for _, end, _ in parts))
+    first, last = parts[0][0], max(end for _, end, _ in parts)
+    if path.suffix == ARROWS and first:
+        raise StoreError("its schema is at its beginning")
+    content = read_part(path, first, last - first) if first else read_plain(path, last)
     good = [
-        content[start:end]
+        content[start - first : end - first]
         for start, end, checksum in parts
-        if len(content) >= end and zlib.crc32(content[start:end]) == checksum
+        if len(content) >= end - first
+        and zlib.crc32(content[start - first : end - first]) == checksum
     ]
     if path.suffix == ARROWS and zlib.crc32(content[: parts[0][1]]) != parts[0][2]:
         raise StoreError("its beginning, which holds the schema, is damaged")

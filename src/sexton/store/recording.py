@@ -64,8 +64,14 @@ class Segment:
     of its first and last readings; `sequence` and `last_sequence` number the segments in it."""
 
     def __init__(
-        self, path: Path, name: SegmentName, problems: list[str], files: OpenFiles | None = None
+        self,
+        path: Path,
+        name: SegmentName,
+        problems: list[str],
+        files: OpenFiles | None = None,
+        before: Segment | None = None,
     ) -> None:
+        """`before` is the same segment as it was read earlier: only what is new in it is read."""
         self.path = path
         self._files = files or OpenFiles()
         self.name = name.text
@@ -79,7 +85,7 @@ class Segment:
         if self.sealed:
             self.manifest = read_manifest(path)
         else:
-            self._recovered = recover(path)
+            self._recovered = recover(path, before._recovered if before is not None else None)
             for problem in self._recovered.problems:
                 self.report(problem)
             if not (self._recovered.torn and _being_written(path)):

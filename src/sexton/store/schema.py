@@ -136,6 +136,16 @@ def read_stream(flushes: Sequence[bytes], suffix: str) -> pa.Table:
         raise StoreError(first_line(error)) from None
 
 
+def extended(found: pa.Table, more: pa.Table) -> pa.Table:
+    """A table with more rows of it; `StoreError` if they do not fit."""
+    try:
+        return pa.concat_tables([found, more], promote_options="default").combine_chunks()
+    except MemoryError:
+        raise TooLarge("too large for the memory that is allowed") from None
+    except _NONSENSE as error:
+        raise StoreError(first_line(error)) from None
+
+
 def checked_table(name: str, found: pa.Table) -> pa.Table:
     """The table itself, from a file that may be untrusted; `StoreError` if an offset or code is out
     of range, or a value is none that a recorder writes there. Its columns are those that

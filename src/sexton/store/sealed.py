@@ -26,7 +26,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, pairwise
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
@@ -40,7 +40,7 @@ import pyarrow.parquet as pq
 from sexton.errors import StoreError, first_line
 from sexton.model.row import Row, table
 from sexton.sandbox import largest_read
-from sexton.store.arrays import numbers
+from sexton.store.arrays import coded, numbers
 from sexton.store.journal import READING, has_rows, recover
 from sexton.store.layout import (
     ASIDE,
@@ -505,13 +505,18 @@ def _parquet(
 
 def spans_of(readings: pa.Table) -> dict[str, dict[str, Any]]:
     """Per table: the number of readings, and the times of the first and the last."""
+    codes, words = coded(readings.column("table"))
+    mono, wall = (numbers(readings.column(name)) for name in (MONO, WALL))
+    order = np.lexsort((wall, mono, codes))
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1)).tolist()
     found: dict[str, dict[str, Any]] = {}
-    columns = (readings.column(name).to_pylist() for name in ("table", MONO, WALL))
-    for name, mono, wall in zip(*columns, strict=True):
-        span = found.setdefault(name, {"batches": 0, "first": [mono, wall], "last": [mono, wall]})
-        span["batches"] += 1
-        span["first"] = min(span["first"], [mono, wall])
-        span["last"] = max(span["last"], [mono, wall])
+    for start, end in pairwise([*starts, len(order)]):
+        first, last = order[start], order[end - 1]
+        found[words[codes[first]]] = {
+            "batches": end - start,
+            "first": [float(mono[first]), float(wall[first])],
+            "last": [float(mono[last]), float(wall[last])],
+        }
     return found
 
 

@@ -1,7 +1,8 @@
 """A recording that may grow while it is open, and the lanes that are built from it.
 
-Sealed segments never change, so they are opened once; the open one is read again as long as its
-journal grows. Segments that retention deletes are dropped; what was drawn of them stays.
+Sealed segments never change, so they are opened once; of the open one, what was appended is read
+as long as its journal grows. Segments that retention deletes are dropped; what was drawn of them
+stays.
 
 A night is some tens of files. Reading them is Arrow and numpy, which release the interpreter's
 lock: threads are enough.
@@ -60,7 +61,7 @@ class GrowingRecording:
                 if old is not None and self._is_same(old, place):
                     found[name] = old
                     continue
-                new = _opened(path / place / name, problems)
+                new = _opened(path / place / name, problems, old)
                 if new is not None:
                     found[name] = new
                     changed = True
@@ -102,12 +103,12 @@ def _names(place: Path) -> list[str]:
     return [name.text for name in current(filter(None, names))]
 
 
-def _opened(path: Path, problems: list[str]) -> Segment | None:
+def _opened(path: Path, problems: list[str], before: Segment | None) -> Segment | None:
     name = parse_name(path.name)
     if name is None or path.is_symlink() or not path.is_dir():
         return None
     try:
-        return Segment(path, name, [])
+        return Segment(path, name, [], before=before)
     except EmptySegment:
         return None
     except StoreError as error:
