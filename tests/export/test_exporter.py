@@ -204,10 +204,11 @@ def test_nobody_scrapes_nothing_is_read(live, exporting):
         while exporter._state is None:
             assert time.monotonic() < until
             time.sleep(0.01)
-        time.sleep(0.5)  # longer than idle_s: the last refresh has ended
-        before = exporter._spent_s
-        time.sleep(0.3)
-        assert exporter._spent_s == before
+        before = -1.0
+        while exporter._spent_s != before:  # the last refresh has ended
+            assert time.monotonic() < until
+            before = exporter._spent_s
+            time.sleep(0.5)
         exporter.scrape("", False)
         while exporter._spent_s == before:
             assert time.monotonic() < until
@@ -333,3 +334,42 @@ def test_once_says_of_an_old_recording_only_since_when(live):
     assert found.value(f.RECORDER) == 1
     live.end()
     assert once(live.directory).value(f.RECORDER) == 0
+
+
+def _judging(exporter: Exporter, monkeypatch, status: int, window_s: float) -> list[str]:
+    """What is asked, with verdicts that are as given."""
+    asked = []
+    ask = exporter._server.ask
+
+    def asking(question, *rest):
+        asked.append(question)
+        answer = ask(question, *rest)
+        if question == "judged":
+            answer.samples.put(f.VERDICT, (), status)
+            answer.samples.put(f.VERDICT_WINDOW, (), window_s)
+        return answer
+
+    monkeypatch.setattr(exporter._server, "ask", asking)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("verdict", "again"),
+    [((0, 300.0), False), ((3, 299.0), False), ((1, 300.0), True), ((0, 20.0), True)],
+    ids=["healthy", "cannot tell", "a problem", "hardly recorded"],
+)
+def test_a_verdict_without_a_problem_stands_until_an_alarm(
+    live, exporting, monkeypatch, verdict, again
+):
+    """Judging costs most. What was recorded for a moment only is judged again soon, too."""
+    live.write(SECONDS)
+    live.status(alarms=0)
+    exporter = exporting(live.directory, Pace(judge_s=0.0, calm_s=1000.0))
+    asked = _judging(exporter, monkeypatch, *verdict)
+    exporter.refresh()
+    exporter.refresh()
+    assert asked.count("judged") == 1 + again
+    assert "sexton_verdict" in scraped(exporter)
+    live.status(alarms=1)
+    exporter.refresh()
+    assert asked.count("judged") == 2 + again

@@ -1,9 +1,10 @@
 """Keeps the metrics of one recording up to date while somebody scrapes them.
 
-A thread refreshes them: the last readings every `Pace.refresh_s`, the verdict every `Pace.judge_s`
-and after an alarm. A scrape only hands out what is there. It never waits: for a disk, for a source,
-or for what the thread waits for. What is too old is left out, because an old value looks like a new
-one: then only the recorder's state remains. Nobody scraping means no work.
+A thread refreshes them: the last readings every `Pace.refresh_s`; the verdict after an alarm, every
+`Pace.judge_s` while there is a problem, and every `Pace.calm_s` while there is none. A scrape only
+hands out what is there. It never waits: for a disk, for a source, or for what the thread waits for.
+What is too old is left out, because an old value looks like a new one: then only the recorder's
+state remains. Nobody scraping means no work.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ from sexton.explorer.tiles.processes import ForkServer, Gone
 from sexton.export import families as f
 from sexton.export.exposition import Page, Totals
 from sexton.export.samples import Counts, Samples
-from sexton.export.work import CURRENT_S, Answer, MetricsWork
+from sexton.export.work import CURRENT_S, JUDGED_S, Answer, MetricsWork
+from sexton.model.diagnosis import Exit
 from sexton.model.text import printable
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+#: A window with a smaller part of `JUDGED_S` is of a recording that has just begun.
+_WHOLE = 0.9
 
 
 class Pace(NamedTuple):
@@ -37,6 +41,7 @@ class Pace(NamedTuple):
 
     refresh_s: float = 15.0
     judge_s: float = 60.0
+    calm_s: float = JUDGED_S  # as long as what is judged, so that no second is left out
     fresh_s: float = 30.0
     stale_s: float = 60.0
     idle_s: float = 600.0
@@ -137,6 +142,7 @@ class Exporter:
                 self._due_s = time.monotonic() + self._pace.judge_s
                 self._alarms = alarms
                 self._judged = self._ask("judged")
+                self._due_s = time.monotonic() + self._lasts_s(self._judged)
                 if self._is_of_now(self._judged):
                     self._publish(found)
         except Gone:
@@ -170,13 +176,22 @@ class Exporter:
             self._kernel = found.kernel if before is None else before.plus(found.kernel)
             self._seen_s = found.seen_s
 
+    def _lasts_s(self, judged: Answer) -> float:
+        """How long a verdict stands. Judging costs more than all else here, and what may not wait
+        raises an alarm."""
+        problem = judged.samples.value(f.VERDICT) == Exit.PROBLEM
+        window_s = judged.samples.value(f.VERDICT_WINDOW)
+        whole = isinstance(window_s, float) and window_s >= _WHOLE * JUDGED_S
+        return self._pace.calm_s if whole and not problem else self._pace.judge_s
+
     def _publish(self, found: Answer) -> None:
         """Hand out these readings from now on, with the last verdict if it is not too old."""
         samples = found.samples.copy()
         judged = self._judged
-        oldest_s = found.mono_s - self._pace.judge_s - 2 * self._pace.stale_s
-        if judged is not None and self._is_of_now(judged) and judged.mono_s >= oldest_s:
-            samples.update(judged.samples)
+        if judged is not None and self._is_of_now(judged):
+            oldest_s = found.mono_s - self._lasts_s(judged) - 2 * self._pace.stale_s
+            if judged.mono_s >= oldest_s:
+                samples.update(judged.samples)
         if self._kernel is not None:
             samples.add(f.CORE_KERNEL, self._kernel)
         fresh = time.monotonic() - found.mono_s <= self._pace.fresh_s
