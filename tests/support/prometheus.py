@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import ssl
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -44,9 +45,10 @@ def question(path: str) -> str:
 
 
 class Server:
-    """Answers every request by a function of its path; on loopback, until the block ends."""
+    """Answers every request by a function of its path; on loopback, until the block ends. With the
+    paths of a certificate and its key over TLS."""
 
-    def __init__(self, answer: Any) -> None:
+    def __init__(self, answer: Any, pair: tuple[Path, Path] | None = None) -> None:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
@@ -58,7 +60,12 @@ class Server:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if pair is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(*pair)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        scheme = "http" if pair is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Server:
         Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()

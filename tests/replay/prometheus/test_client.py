@@ -12,6 +12,7 @@ from sexton.replay.prometheus import client as module
 from sexton.replay.prometheus.client import Access, Client, matching
 from sexton.replay.prometheus.window import window
 from tests.support.prometheus import Server, send
+from tests.web.certificates import Authority
 
 MATRIX = {"status": "success", "data": {"resultType": "matrix", "result": []}}
 
@@ -37,6 +38,7 @@ def failure(answer, path=""):
         (b'{"status":"success","data":[]}', 200, "expected a matrix"),
         (b'{"status":"success","data":{"resultType":"vector","result":[]}}', 200, "a matrix"),
         (b"{}", 401, "refused with HTTP 401"),
+        (b"Client sent an HTTP request to an HTTPS server.\n", 400, "begin the URL with https://"),
         (b"", 302, "redirects (HTTP 302)"),
     ],
 )  # fmt: skip
@@ -83,6 +85,21 @@ def test_an_answer_that_ends_too_early_or_drips_is_given_up(monkeypatch):
     assert "too early" in failure(short)
     monkeypatch.setattr(module, "ANSWER_S", 0.5)
     assert "took more than" in failure(drip)
+    assert "for all" not in failure(drip)
+    monkeypatch.setattr(module, "ALL_S", 0.3)
+    assert "for all answers: choose a shorter window" in failure(drip)
+
+
+def test_an_answer_may_take_longer_than_connecting(monkeypatch):
+    """A long window takes a Prometheus its time."""
+
+    def slow(request):
+        time.sleep(0.5)
+        send(request, json.dumps(MATRIX).encode())
+
+    monkeypatch.setattr(module, "_CONNECT_S", 0.2)
+    with Server(slow) as server, Client(server.url) as client:
+        assert client.samples("up", 0, 1) == []
 
 
 def test_a_server_that_is_down_or_a_url_that_is_none_is_one_line():
@@ -94,6 +111,49 @@ def test_a_server_that_is_down_or_a_url_that_is_none_is_one_line():
     with pytest.raises(SourceError) as found:
         Client("http://me:secret@host:9090")
     assert "secret" not in str(found.value)
+
+
+def test_credentials_that_are_refused_are_others_to_get(tmp_path):
+    """Who has given some is not told to give some."""
+    (tmp_path / "token").write_text("t0ken")
+    (tmp_path / "access.toml").write_text('bearer_token_file = "token"\n')
+    with Server(lambda request: send(request, b"", 401)) as server:
+        for access, words in (
+            (None, "its credentials in --prometheus-config"),
+            (Access.read(str(tmp_path / "access.toml")), "other credentials in --prometheus-config"),
+        ):
+            with Client(server.url, access) as client, pytest.raises(SourceError) as raised:
+                client.samples("up", 0, 1)
+            assert words in raised.value.grant
+
+
+def test_tls_that_fails_says_what_to_change(tmp_path):
+    ours = Authority(tmp_path, "ca")
+    trusted = Access({}, ca_file=str(ours.pair.cert))
+
+    def answer(request):
+        send(request, json.dumps(MATRIX).encode())
+
+    def refused(url, access=None):
+        with Client(url, access) as client, pytest.raises(SourceError) as raised:
+            client.samples("up", 0, 1)
+        return raised.value
+
+    with Server(answer, ours.sign("server", "DNS:localhost")) as server:
+        named = server.url.replace("127.0.0.1", "localhost")
+        with Client(named, trusted) as client:
+            assert client.samples("up", 0, 1) == []
+        assert "ca_file in --prometheus-config" in refused(named).grant
+        assert "not valid for '127.0.0.1'" in str(refused(server.url, trusted))
+    with Server(answer) as plain:
+        assert "http:// instead of https://" in str(refused(plain.url.replace("http", "https")))
+
+
+def test_a_certificate_file_that_cannot_be_read_is_named(tmp_path):
+    missing = str(tmp_path / "missing.pem")
+    with pytest.raises(SourceError) as raised:
+        Client("https://localhost:1", Access({}, ca_file=missing))
+    assert str(raised.value) == f"{missing}: certificates: No such file or directory"
 
 
 def series(labels, *values):
@@ -127,8 +187,8 @@ def test_credentials_are_read_from_files_and_sent(tmp_path):
     (tmp_path / "password").write_text("p4ss\n")
     config = tmp_path / "access.toml"
     config.write_text(
-        f'username = "me"\npassword_file = "{tmp_path}/password"\n[headers]\nX-Scope-OrgID = "t1"\n'
-    )
+        'username = "me"\npassword_file = "password"\n[headers]\nX-Scope-OrgID = "t1"\n'
+    )  # a path is relative to the file
     seen = {}
 
     def answer(request):
@@ -144,7 +204,7 @@ def test_credentials_are_read_from_files_and_sent(tmp_path):
 @pytest.mark.parametrize(
     "text",
     ["=", 'user = "x"', 'username = "x"', "ca_file = 1", 'headers = "x"',
-     'bearer_token_file = "/nonexistent/file"', '[headers]\nA = "b\\nc"'],
+     'bearer_token_file = "/nonexistent/file"', '[headers]\nA = "b\\nc"', '[headers]\n"a b" = "c"'],
 )  # fmt: skip
 def test_a_bad_config_is_one_line(tmp_path, text):
     config = tmp_path / "access.toml"

@@ -48,6 +48,9 @@ _CONNECT_S = 10.0
 _CHUNK = 1 << 18
 _MOST_FILE = 64 << 10
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+#: What servers in Go, Prometheus among them, say on their TLS port.
+_WANTS_TLS = b"Client sent an HTTP request to an HTTPS server"
 _KEYS = frozenset({"username", "password_file", "bearer_token_file", "headers"}) | {
     "ca_file",
     "cert_file",
@@ -75,6 +78,8 @@ class Access:
     # with client certificates: cert_file = "…", key_file = "…"
     [headers]
     X-Scope-OrgID = "tenant-1"
+
+    Its paths are relative to the file, as in Prometheus' own configuration.
     """
 
     headers: Mapping[str, str]
@@ -96,6 +101,11 @@ class Access:
         texts = [*document.values(), *(headers.values() if isinstance(headers, dict) else [None])]
         if not all(isinstance(text, str) for text in texts):
             raise SourceMalformed(path, 0, "every value must be a text")
+        folder = Path(path).parent
+        document = {
+            key: str(folder / text) if key.endswith("_file") else text
+            for key, text in document.items()
+        }
         if ("username" in document) != ("password_file" in document):
             raise SourceMalformed(path, 0, "username and password_file need each other")
         if "username" in document:
@@ -105,7 +115,9 @@ class Access:
         if "bearer_token_file" in document:
             token = _small_file(document["bearer_token_file"]).strip()
             headers["Authorization"] = f"Bearer {token}"
-        if any(not text.isprintable() for pair in headers.items() for text in pair):
+        if not all(_HEADER.fullmatch(name) for name in headers):
+            raise SourceMalformed(path, 0, "a header's name is not one word of ASCII")
+        if not all(text.isprintable() for text in headers.values()):
             raise SourceMalformed(path, 0, "a header contains a control character")
         return cls(headers, *(document.get(name) for name in ("ca_file", "cert_file", "key_file")))
 
@@ -155,7 +167,10 @@ class Client:
             if access.cert_file is not None:
                 context.load_cert_chain(access.cert_file, access.key_file)
         except (OSError, ValueError) as error:
-            raise SourceError(self.url, f"its certificate files: {error}") from None
+            # The error names no file.
+            files = filter(None, (access.ca_file, access.cert_file, access.key_file))
+            reason = getattr(error, "reason", None) or _words(error)
+            raise SourceError(", ".join(files), f"certificates: {reason}") from None
         return context
 
     def __enter__(self) -> Client:
@@ -204,8 +219,11 @@ class Client:
         except (ValueError, RecursionError):
             answer = None
         if status in (401, 403):
-            why = f"refused with HTTP {status}"
-            raise SourceDenied(self.url, why, "--prometheus-config FILE with its credentials")
+            given = any(name.lower() == "authorization" for name in self._access.headers)
+            grant = f"{'other' if given else 'its'} credentials in --prometheus-config FILE"
+            raise SourceDenied(self.url, f"refused with HTTP {status}", grant)
+        if status == 400 and _WANTS_TLS in body:
+            raise SourceError(self.url, "it speaks TLS: begin the URL with https://")
         if status in range(300, 400):
             raise SourceError(self.url, f"redirects (HTTP {status}): give the URL it leads to")
         if not isinstance(answer, dict):
@@ -227,27 +245,28 @@ class Client:
         late.daemon = True
         late.start()
         try:
+            if self._connection.sock is None:
+                self._connection.connect()
+                # A long window takes Prometheus longer than it took to connect.
+                self._connection.sock.settimeout(ANSWER_S)
             self._connection.request("GET", path, headers=headers)
             answer = self._connection.getresponse()
             kind = answer.headers.get("Content-Type", "")
             body = b"".join(self._chunks(answer))
-        except TimeoutError:
-            self._connection.close()
-            raise SourceTimeout(self.url, "did not answer in time") from None
         except ssl.SSLError as error:
-            reason = getattr(error, "verify_message", "") or error.reason or "TLS failed"
-            raise SourceError(self.url, f"TLS: {reason}") from None
+            raise SourceError(self.url, f"TLS: {_tls_words(error)}", _tls_grant(error)) from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             self._connection.close()
             if time.monotonic() >= end_s:
-                raise SourceTimeout(self.url, f"took more than {allowed:.0f} s") from None
-            words = getattr(error, "strerror", None) or _words(error)
-            raise SourceError(self.url, words) from None
+                raise self._late(end_s) from None
+            if isinstance(error, TimeoutError):
+                raise SourceTimeout(self.url, "did not answer in time") from None
+            raise SourceError(self.url, _words(error)) from None
         finally:
             late.cancel()
         if time.monotonic() >= end_s:
             self._connection.close()
-            raise SourceTimeout(self.url, f"took more than {allowed:.0f} s")
+            raise self._late(end_s)
         return answer.status, kind, body
 
     def _chunks(self, answer: http.client.HTTPResponse) -> Iterator[bytes]:
@@ -261,6 +280,13 @@ class Client:
             yield chunk
         if answer.length:  # `read` of a number of bytes does not tell
             raise http.client.IncompleteRead(b"", answer.length)
+
+    def _late(self, end_s: float) -> SourceTimeout:
+        if end_s == self._end_s:
+            what = f"took more than {ALL_S:.0f} s for all answers: choose a shorter window"
+        else:
+            what = f"took more than {ANSWER_S:.0f} s"
+        return SourceTimeout(self.url, what)
 
     def _hang_up(self) -> None:
         """End an answer that comes byte by byte, which no time-out of a single read ends."""
@@ -278,7 +304,19 @@ class Client:
 def _words(error: BaseException) -> str:
     if isinstance(error, http.client.IncompleteRead):
         return "ended its answer too early"
-    return shorten(str(error), 80) or type(error).__name__
+    return getattr(error, "strerror", None) or shorten(str(error), 80) or type(error).__name__
+
+
+def _tls_words(error: ssl.SSLError) -> str:
+    if error.reason == "WRONG_VERSION_NUMBER":
+        return "the answer was none of TLS: http:// instead of https://?"
+    return getattr(error, "verify_message", "") or error.reason or "failed"
+
+
+def _tls_grant(error: ssl.SSLError) -> str | None:
+    """20 to 22: no authority is known that issued the certificate."""
+    mine = getattr(error, "verify_code", 0) in (18, 19, 20, 21, 22)
+    return "ca_file in --prometheus-config FILE with the CA that issued it" if mine else None
 
 
 def _labels(found: Any) -> Labels | None:
