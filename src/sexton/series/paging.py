@@ -262,6 +262,17 @@ def whole(window: Window) -> PagingStep | None:
     return window.keep("paging of the window", lambda: readings(window).steps.together())
 
 
+def risen(window: Window, group: str) -> tuple[float, float] | None:
+    """From the reading before a group first moved to the one after which it no longer did
+    (monotonic); `None` if it did not move, or some of it in a gap."""
+    steps, whole_window = readings(window).steps, first_to_last(window)
+    moved = steps.moved(group)
+    at = np.flatnonzero(moved > 0)
+    if not len(at) or whole_window is None or whole_window.moved.get(group) != moved[at].sum():
+        return None
+    return float(steps.start[at[0]]), float(steps.end[at[-1]])
+
+
 def over(found: Readings, start: float, end: float) -> PagingStep | None:
     """The step between the readings nearest to two moments; `None` if none is near."""
     first, last = nearest(found.mono, start, NEAR_S), nearest(found.mono, end, NEAR_S)

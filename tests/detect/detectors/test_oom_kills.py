@@ -9,8 +9,10 @@ from sexton.detect.oom import kills
 from sexton.model.finding import Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupMemory
 from sexton.model.rows.memory import VmCounter
+from sexton.model.text import clock
+from sexton.model.window import Batch, Window
 from tests.support.log import events, log
-from tests.support.windows import make_window
+from tests.support.windows import EPOCH, make_window, providers
 
 NOW = 100_000.0
 HOUR = 3600.0
@@ -233,6 +235,30 @@ def test_a_kill_that_the_log_has_no_line_of_is_not_hidden_by_an_old_one():
     finding = detect(make_window([(NOW - 10, first), (NOW, last)]))
     assert finding.severity is Severity.WARNING
     assert "killed 1 process in 10.0 s; the log does not name" in finding.summary
+
+
+def test_a_kill_without_a_log_is_dated_by_the_readings_around_it():
+    """As in Prometheus, which has the counter and no log: the time is what to look at next."""
+
+    def counted(at, number):
+        return at, [VmCounter("oom_kill", number), VmCounter("pgfault", 5)]
+
+    window = make_window(
+        [counted(NOW - 600, 1), counted(NOW - 300, 1), counted(NOW - 285, 3), counted(NOW, 3)]
+    )
+    finding = detect(window)
+    assert (finding.start, finding.end) == (window.wall(NOW - 300), window.wall(NOW - 285))
+    at = f"between {clock(finding.start)} and {clock(finding.end)} UTC"
+    assert f"killed 2 processes {at}; only the kernel log has names" in finding.summary
+
+
+def test_a_kill_in_a_gap_is_dated_by_the_window():
+    batches = [
+        Batch(at, EPOCH + at, (VmCounter("oom_kill", number), VmCounter("pgfault", 5)), follows)
+        for at, number, follows in ((NOW - 100, 1, True), (NOW - 10, 2, False), (NOW, 3, True))
+    ]
+    finding = detect(Window({VmCounter: batches}, (), providers()))
+    assert "killed 2 processes in 1 min 40 s" in finding.summary
 
 
 def test_how_close_the_next_is_comes_right_after_the_kill():

@@ -46,9 +46,10 @@ from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupMemory
 from sexton.model.rows.memory import VmCounter
-from sexton.model.text import count, size
+from sexton.model.text import clock, count, size
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
+from sexton.series import paging
 from sexton.series.rates import totals_in
 
 NAME = "oom_kills"
@@ -317,21 +318,32 @@ def _unnamed(window: Window, recent: int, counted: Counted) -> Finding:
     if paths:
         limit = f" (limit {size(limits[paths[0]])})" if paths[0] in limits else ""
         inside = f" in {paths[0]}{limit}"
-    lacking = kernel_log.lacking(window) or (
-        Missing("no line in the kernel log names the process", _LOG),
-    )
+    lacking, whose = kernel_log.lacking(window), "only the kernel log has names"
+    if not lacking:
+        lacking = (Missing("no line in the kernel log names the process", _LOG),)
+        whose = "the log does not name them"
+    start, end, when = _when(window)
     return Finding(
         NAME,
         Verdict.PRESENT,
         Severity.WARNING,
-        f"the OOM killer killed {count(recent, 'process', 'processes')}{inside}"
-        f" in {duration(window.seconds)}; the log does not name them",
+        f"the OOM killer killed {count(recent, 'process', 'processes')}{inside} {when}; {whose}",
         entities={"cgroup": tuple(paths)},
-        start=window.start,
-        end=window.end,
+        start=start,
+        end=end,
         evidence=(*oom_counts.evidence(counted), *_near(window, least=0.0)),
         missing=lacking,
     )
+
+
+def _when(window: Window) -> tuple[float, float, str]:
+    """Between which readings the counter rose."""
+    risen = paging.risen(window, "killed")
+    if risen is not None:
+        start, end = map(window.wall, risen)
+        if start > window.start or end < window.end:
+            return start, end, f"between {clock(start)} and {clock(end)} UTC"
+    return window.start, window.end, f"in {duration(window.seconds)}"
 
 
 def _earlier(window: Window, total: int, reach: Reach | None, counted: Counted) -> Finding:
