@@ -222,7 +222,8 @@ def node(name, job="node", **more):
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        ([], "no node_exporter and no kubelet"),
+        ([], "was scraped from 1970-01-01 00:00:00 to 1970-01-01 00:10:00 UTC"),
+        ([node("N17.example"), node("n18")], "did you mean N17.example?"),
         ([node("n16"), node("web")], "did you mean n16?"),
         ([node("n17", cluster="a"), node("n17", cluster="b")], "2 nodes match 'n17'"),
         ([node("\x1b[2Jzz")], "known: "),

@@ -146,6 +146,34 @@ def test_one_of_two_jobs_is_judged_and_the_other_named(name):
     assert found.notes[0] == "2 jobs scrape its node_exporter; judged by job again"
 
 
+def test_an_exporter_that_was_restarted_in_another_pod_is_the_same():
+    class Pods(Jobs):
+        def series(self, selector, start, end):
+            found = super().series(selector, start, end)
+            return [{**labels, "job": "node", "pod": f"exporter-{n}"} for n, labels in enumerate(found)]
+
+    client = Pods()
+    found = window(client, "n1", 1900.0, 2200.0)
+    assert not any("jobs" in note for note in found.notes)
+    assert not any("pod" in selector for selector in client.asked)
+
+
+def test_memory_cgroups_that_pile_up_are_shown_though_who_is_dying_is_unknown():
+    class Piling(Jobs):
+        def samples(self, selector, start, end):
+            if "node_cgroups" not in selector:
+                return super().samples(selector, start, end)
+            labels = {"__name__": "node_cgroups_cgroups", "subsys_name": "memory"}
+            values = [(1900 + 15 * n, 240 + 10 * n) for n in range(20)]
+            return [Samples(labels, [pair for pair in values if pair[0] >= start])]
+
+    for boots, first in (((1000.0,), "240"), ((1000.0, 2000.0), "310")):
+        found = window(Piling(boots), "n2", 1900.0, 2200.0).window
+        finding = detector_of("zombie_memcgs").run(found)
+        assert finding.verdict is Verdict.UNKNOWN
+        assert f"430 memory cgroups ({first} at the start), live and dying" in finding.summary
+
+
 def test_before_the_last_boot_nothing_is_judged():
     found = window(Jobs((1000.0, 2000.0)), "n2", 1900.0, 2200.0)
     assert "the node booted 3 min" in found.notes[0]

@@ -12,12 +12,14 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from sexton.errors import SourceAbsent, SourceError
-from sexton.model.text import printable, shorten
+from sexton.model.text import clock, day, printable, shorten
 from sexton.replay.prometheus.client import Client, Labels, matching
 
 #: A metric that every exporter of this kind has once, and the labels that it adds to its target's.
 _NODE_METRICS = "node_uname_info|node_boot_time_seconds"
 _UNAME = ("domainname", "machine", "nodename", "release", "sysname", "version")
+#: An exporter that was restarted in another pod goes on with the same counters: they are the node's.
+_POD = "pod"
 _KUBELET_METRIC = "machine_cpu_cores"
 _MACHINE = ("boot_id", "machine_id", "system_uuid")
 #: Labels that name a node; `instance` counts without its port, too.
@@ -25,7 +27,8 @@ NAMING = (
     "nodename", "instance", "node", "kubernetes_node", "node_name", "hostname", "host",
     "kubernetes_io_hostname",
 )  # fmt: skip
-_SHOWN = 5
+#: Names in a message, and names that another is compared with.
+_SHOWN, _COMPARED = 5, 5000
 
 
 class Target(NamedTuple):
@@ -49,7 +52,7 @@ class Node(NamedTuple):
 def find_node(client: Client, name: str, start: float, end: float) -> Node:
     """The node of this name; `SourceError` if there is none, or more than one."""
     identities = client.series(matching({}, _NODE_METRICS), start, end)
-    exporters = _targets(identities, _UNAME)
+    exporters = _targets(identities, (*_UNAME, _POD))
     kubelets = _targets(client.series(matching({}, _KUBELET_METRIC), start, end), _MACHINE)
     mine = [target for target in exporters if name in target.names]
     exporter = _only(client.url, name, mine)
@@ -58,7 +61,8 @@ def find_node(client: Client, name: str, start: float, end: float) -> Node:
     hers = [target for target in kubelets if known & target.names]
     kubelet = _only(client.url, name, hers)
     if exporter is None and kubelet is None:
-        raise _unknown(client.url, name, (*exporters, *kubelets))
+        between = f"from {day(start)} {clock(start)} to {day(end)} {clock(end)} UTC"
+        raise _unknown(client.url, name, (*exporters, *kubelets), between)
     about = _about(identities, exporter)
     notes = [
         f"{len(found)} jobs scrape its {what}; judged by job {printable(one.labels.get('job', ''))}"
@@ -111,7 +115,7 @@ def _only(url: str, name: str, found: Sequence[Target]) -> Target | None:
 
 def _identity(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """The labels without those of the scrape job; all that tells nodes and clusters apart."""
-    scrape = ("job", "metrics_path", "endpoint", "service", "container", "pod", "prometheus")
+    scrape = ("job", "metrics_path", "endpoint", "service", "container", _POD, "prometheus")
     return tuple(sorted(pair for pair in labels.items() if pair[0] not in scrape))
 
 
@@ -134,16 +138,32 @@ def _about(identities: Iterable[Labels], exporter: Target | None) -> Labels:
     )
 
 
-def _unknown(url: str, name: str, every: Iterable[Target]) -> SourceAbsent:
+def _unknown(url: str, name: str, every: Iterable[Target], between: str) -> SourceAbsent:
     names = sorted({known for target in every for known in target.names})
     shown = printable(shorten(name, 60))
     if not names:
-        what = "no node_exporter and no kubelet (cAdvisor) was scraped in this window"
+        what = f"no node_exporter and no kubelet (cAdvisor) was scraped {between}"
         return SourceAbsent(url, what)
-    close = get_close_matches(name[:200], names[:5000], 1, 0.5)
-    if close:
-        hint = f"did you mean {printable(shorten(close[0], 60))}?"
+    close = _closest(name[:200], names[:_COMPARED])
+    if close is not None:
+        hint = f"did you mean {printable(shorten(close, 60))}?"
     else:
         hint = "known: " + ", ".join(printable(shorten(known, 40)) for known in names[:_SHOWN])
         hint += ", …" if len(names) > _SHOWN else ""
-    return SourceAbsent(url, f"no node {shown!r} in this window; {hint}")
+    return SourceAbsent(url, f"no node {shown!r} was scraped {between}; {hint}")
+
+
+def _closest(name: str, names: Sequence[str]) -> str | None:
+    """The name that was meant: first the same host with or without its domain, or in other case.
+
+    >>> _closest("N17", ["n1", "n170", "n17.example", "n17.example:9100"])
+    'n17.example'
+    >>> _closest("n17.example", ["n1", "n17"]), _closest("n71", ["n17"]), _closest("db", ["n17"])
+    ('n17', 'n17', None)
+    """
+    plain = name.lower()
+    for known in names:
+        other = known.lower()
+        if other == plain or other.startswith(f"{plain}.") or plain.startswith(f"{other}."):
+            return known
+    return next(iter(get_close_matches(name, names, 1, 0.5)), None)

@@ -67,7 +67,7 @@ def window(client: Client, name: str, start: float, end: float) -> Found:
         ago = seconds(max(end - boot_s, 0.0))
         notes.append(f"the node booted {ago} before the end; what was before is not judged")
     notes += _gaps(tables, span)
-    memcgs = _samples(client, node.exporter, _MEMCGS, span)
+    memcgs = _samples(client, node.exporter, _MEMCGS, (max(start, boot_s), end))
     return Found(_window(node, tables, memcgs, boot_s), tuple(notes))
 
 
@@ -165,12 +165,15 @@ def _lacks_fields(table: Table, made: Scraped) -> bool:
 
 
 def _together(memcgs: list[Samples]) -> str:
-    """What node_exporter's own count of memory cgroups tells: not how many are dying."""
+    """What node_exporter's own count of memory cgroups tells: not how many are dying, but whether
+    something piles up."""
     counted = [
-        series.values[-1][1]
+        series.values
         for series in memcgs
         if series.labels.get("subsys_name") == "memory" and series.values
     ]
     if not counted:
         return "Prometheus cannot tell dying memory cgroups from live ones"
-    return f"{_MEMCGS} counts {counted[0]:,.0f} memory cgroups, live and dying together"
+    (_, first), (_, last) = counted[0][0], counted[0][-1]
+    before = f" ({first:,.0f} at the start)" if first != last else ""
+    return f"{_MEMCGS} counts {last:,.0f} memory cgroups{before}, live and dying together"
