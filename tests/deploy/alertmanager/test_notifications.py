@@ -267,6 +267,25 @@ def test_the_longest_texts_stay_below_the_limits(scene: Scene):
     assert len(bodies["/webhook"][0]["alerts"]) == 10
 
 
+def test_a_node_of_another_cluster_is_not_muted_though_its_address_is_the_same(scene: Scene):
+    alerts = [
+        {
+            "labels": {"job": "sexton", "instance": "10.0.0.5:9643", "severity": "critical", **labels},
+            "annotations": {"summary": f"incident of {labels['cluster']}", "command": "sexton"},
+        }
+        for labels in (
+            {"cluster": "east", "alertname": "SextonRootCause", "detector": "crash_looping_unit"},
+            {"cluster": "east", "alertname": "SextonLeakUrgent", "explained": "yes"},
+            {"cluster": "west", "alertname": "SextonLeakUrgent", "explained": "yes"},
+        )
+    ]
+    answer(f"{scene.alertmanager}/api/v2/alerts", alerts)
+    bodies = scene.notified("incident of west", 1)
+    assert [len(body["alerts"]) for body in bodies["/webhook"]] == [1]
+    (east,) = scene.notified("incident of east", 1)["/webhook"]
+    assert [alert["labels"]["alertname"] for alert in east["alerts"]] == ["SextonRootCause"]
+
+
 def test_a_fleet_wide_alert_has_no_node(scene: Scene):
     labels = {"alertname": "SextonFleetUnknown", "severity": "warning", "job": "other"}
     notes = {"summary": "42% of the nodes cannot be judged", "description": "A rollout."}
