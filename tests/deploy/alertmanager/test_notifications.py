@@ -268,9 +268,10 @@ def test_the_longest_texts_stay_below_the_limits(scene: Scene):
 
 
 def test_a_node_of_another_cluster_is_not_muted_though_its_address_is_the_same(scene: Scene):
+    node = {"job": "sexton", "instance": "10.0.0.5:9643", "severity": "critical"}
     alerts = [
         {
-            "labels": {"job": "sexton", "instance": "10.0.0.5:9643", "severity": "critical", **labels},
+            "labels": {**node, **labels},
             "annotations": {"summary": f"incident of {labels['cluster']}", "command": "sexton"},
         }
         for labels in (

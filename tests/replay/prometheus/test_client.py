@@ -118,13 +118,10 @@ def test_credentials_that_are_refused_are_others_to_get(tmp_path):
     (tmp_path / "token").write_text("t0ken")
     (tmp_path / "access.toml").write_text('bearer_token_file = "token"\n')
     with Server(lambda request: send(request, b"", 401)) as server:
-        for access, words in (
-            (None, "its credentials in --prometheus-config"),
-            (Access.read(str(tmp_path / "access.toml")), "other credentials in --prometheus-config"),
-        ):
+        for access, whose in ((None, "its"), (Access.read(str(tmp_path / "access.toml")), "other")):
             with Client(server.url, access) as client, pytest.raises(SourceError) as raised:
                 client.samples("up", 0, 1)
-            assert words in raised.value.grant
+            assert f"{whose} credentials in --prometheus-config" in raised.value.grant
 
 
 def test_tls_that_fails_says_what_to_change(tmp_path):

@@ -178,6 +178,24 @@ def test_a_core_held_through_whole_scrapes_of_5_s_is_found_in_kept_answers():
     assert "sexton record" in unknown.missing[0].grant
 
 
+def test_why_answers_about_a_core_and_about_a_time(capsys):
+    document = kept(KEPT)
+    held = diagnosed(document).by_id["saturated_core"]
+    window_of_it = f"@{document['start']:.3f}..@{document['end']:.3f}"
+    with serving(document) as server:
+        there = ["--prometheus", server.url, "--node", "127.0.0.1"]
+        for query in (["core", "1", "--window", window_of_it], [f"@{held.start:.3f}"]):
+            assert main(["why", *query, *there]) == 1
+            said = capsys.readouterr().out
+            assert "was held in the kernel for 15.0 s" in " ".join(said.split())
+            assert f"Prometheus at {server.url}" in " ".join(said.split())
+            assert "averages over scrapes are too coarse" in said
+        assert main(["why", "core", "7", *there, "--window", window_of_it]) == 2
+        assert "core 7" in capsys.readouterr().err
+    assert main(["why", "core", "1", "--node", "n1"]) == 2
+    assert "require --prometheus" in capsys.readouterr().err
+
+
 def test_what_such_scrapes_hide_is_unknown_and_says_what_would_tell():
     """The same answers without the seconds in which the core was held."""
     document = kept(KEPT)

@@ -149,8 +149,8 @@ def test_one_of_two_jobs_is_judged_and_the_other_named(name):
 def test_an_exporter_that_was_restarted_in_another_pod_is_the_same():
     class Pods(Jobs):
         def series(self, selector, start, end):
-            found = super().series(selector, start, end)
-            return [{**labels, "job": "node", "pod": f"exporter-{n}"} for n, labels in enumerate(found)]
+            found = enumerate(super().series(selector, start, end))
+            return [{**labels, "job": "node", "pod": f"exporter-{at}"} for at, labels in found]
 
     client = Pods()
     found = window(client, "n1", 1900.0, 2200.0)

@@ -9,6 +9,7 @@ and what was different in the seconds before.
   sexton why 03:12 --from DIR                   a time: that minute, or 03:12:07
   sexton why core 5 --from DIR --window 02:00..04:00
   sexton why eth0 --from node.tar               an archive of `sexton collect`; - reads stdin
+  sexton why 03:12 --prometheus URL --node n17  what Prometheus has of a node; also core 5, eth0, …
 
 Also a task (kubelet, kubelet[2113], pid 2113), a cgroup (/system.slice/ecs.service, or the
 ID of a pod or container), a queue (eth0:5), a mount point or disk (/data, sda1), a marked
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING
 from sexton.cli import output
 from sexton.cli.configuration import add_config
 from sexton.cli.options import add_json
+from sexton.cli.prometheus import add_prometheus, check_prometheus, read_prometheus
 from sexton.cli.tree import suggest
 from sexton.cli.window import (
     AROUND_S,
@@ -65,9 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     suggest(about, _suggested)
     add_json(parser)
     add_recording(parser)
-    parser.add_argument("--window", metavar="A..B", help="only this part of the recording")
+    parser.add_argument(
+        "--window", metavar="A..B", help="only this part of the recording, or of Prometheus' time"
+    )
     add_live_options(parser)
-    parser.set_defaults(around=None)
+    add_prometheus(parser)
+    parser.set_defaults(around=None, archive=None)
     add_config(parser)
 
 
@@ -83,8 +88,13 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     query = " ".join(args.about)
-    is_short = args.recording is None or is_archive(args.recording)
-    why = _sampled(args, query) if is_short else _recorded(args, query)
+    check_prometheus(args)
+    if args.prometheus is not None:
+        why = _scraped(args, query)
+    elif args.recording is None or is_archive(args.recording):
+        why = _sampled(args, query)
+    else:
+        why = _recorded(args, query)
     if args.json:
         from sexton.reports.text.why import why_json
 
@@ -101,9 +111,10 @@ def _sampled(args: argparse.Namespace, query: str) -> Why:
     from dataclasses import replace
 
     if args.window is not None:
-        raise CommandError("--window requires --from DIR, a recording")
+        raise CommandError("--window requires --from DIR, a recording, or --prometheus URL")
     if _moment(query, (0.0, 0.0)) is not None:
-        raise CommandError(f"{query!r} is a time: times require --from DIR, a recording")
+        what = "times require --from DIR, a recording, or --prometheus URL"
+        raise CommandError(f"{query!r} is a time: {what}")
     if args.recording is not None:
         check_archive(args)
         window, cost = read_archived(args.recording)
@@ -119,6 +130,38 @@ def _sampled(args: argparse.Namespace, query: str) -> Why:
         explain(query, diagnose(window, cost), window, names),
         not_aligned="too short for a baseline; use a recording",
         remedy=f"sudo sexton record DIR  # then: sexton why {_quoted(query)} --from DIR",
+    )
+
+
+def _scraped(args: argparse.Namespace, query: str) -> Why:
+    """Explain from what Prometheus has: the minutes around a time, else the window."""
+    import time
+    from dataclasses import replace
+
+    from sexton.cli.progress import working
+    from sexton.explain.diagnosis import diagnose
+    from sexton.explain.subject import names_for
+    from sexton.explain.why import explain
+    from sexton.model.diagnosis import Replayed
+
+    now = time.time()
+    moment = _moment(query, (now - AROUND_S, now))
+    if moment is not None and args.window is None:
+        args.around = f"@{moment.wall_s}"
+    with working("reading Prometheus"):
+        found = read_prometheus(args)
+        names = None if moment is not None else names_for(query, found.window)
+        diagnosis = diagnose(found.window)
+    diagnosis = replace(
+        diagnosis,
+        cost=cost_of(found.window, "read from Prometheus"),
+        replayed=Replayed(f"Prometheus at {args.prometheus}", found.notes, scraped=True),
+    )
+    then = f"sexton why {_quoted(query)} --from DIR"
+    return replace(
+        explain(moment or query, diagnosis, found.window, names),
+        not_aligned="averages over scrapes are too coarse; use a recording",
+        remedy=f"sudo sexton record DIR  # on the node; then: {then}",
     )
 
 

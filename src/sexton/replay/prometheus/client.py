@@ -247,6 +247,7 @@ class Client:
         try:
             if self._connection.sock is None:
                 self._connection.connect()
+            if self._connection.sock is not None:
                 # A long window takes Prometheus longer than it took to connect.
                 self._connection.sock.settimeout(ANSWER_S)
             self._connection.request("GET", path, headers=headers)

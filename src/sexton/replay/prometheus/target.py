@@ -18,7 +18,7 @@ from sexton.replay.prometheus.client import Client, Labels, matching
 #: A metric that every exporter of this kind has once, and the labels that it adds to its target's.
 _NODE_METRICS = "node_uname_info|node_boot_time_seconds"
 _UNAME = ("domainname", "machine", "nodename", "release", "sysname", "version")
-#: An exporter that was restarted in another pod goes on with the same counters: they are the node's.
+#: An exporter restarted in another pod goes on with the same counters: they are the node's.
 _POD = "pod"
 _KUBELET_METRIC = "machine_cpu_cores"
 _MACHINE = ("boot_id", "machine_id", "system_uuid")
