@@ -232,7 +232,7 @@ THROTTLING = Graph(
     width=6,
     height=8,
     unit="percentunit",
-    no_value="no cgroup was throttled",
+    no_value="no cgroup was throttled, or none can be read",
     queries=(node_query("sexton_cgroup_throttled_ratio{$of}", "{{cgroup}}"),),
     steps=Steps("transparent", ((0.25, "orange"),), drawn=True),
     bounds=(0, None),

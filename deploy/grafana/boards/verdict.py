@@ -71,7 +71,7 @@ CHAINS = Table(
     width=24,
     height=6,
     unit="none",
-    no_value="no cause chain: nothing is wrong, or the problems below stand alone",
+    no_value="no cause chain, if the node is judged: see the verdict",
     queries=(
         node_query(f"max by (sentence, root, culprit, symptom) ({states.CHAINS})", shape="table"),
     ),
@@ -99,7 +99,7 @@ PROBLEMS = Table(
     width=12,
     height=9,
     unit="none",
-    no_value="no problem found",
+    no_value="no problem found, if the node is judged: see the verdict",
     queries=(
         node_query(
             f"label_replace({_PRESENT} and on (detector) sexton_finding_explained{{$of}} == 0,"

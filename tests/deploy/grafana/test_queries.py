@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +24,7 @@ TEXTS = {
     for panel in panels(board)
     if panel["type"] != "text"
 }
+NODE_TITLES = tuple(panel["title"] for panel in panels(NODE) if panel["type"] != "text")
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +108,13 @@ def test_a_chosen_node_is_the_only_one_shown(prometheus_url, chosen, verdict):
 
 @pytest.mark.parametrize("chosen", [STALE, GONE])
 def test_a_node_that_is_not_seen_has_no_verdict_rather_than_a_healthy_one(prometheus_url, chosen):
+    """And no panel says that nothing is wrong with it."""
     without = empty_panels(prometheus_url, NODE, of(chosen))
     assert {"Verdict", "Memory cgroups: dying, live, leak"} <= without or chosen == GONE
+    said = {title: TEXTS[title] for title in without & {*NODE_TITLES}}
+    assert said
+    promised = {title for title, text in said.items() if text.startswith("no ")}
+    assert all(re.search("^no data|, if |, or ", said[title]) for title in promised), said
     (verdict,) = (target for target in targets(NODE) if target.panel == "Verdict")
     shown = interpolated(verdict.expr, of(chosen), NODE)
     until(lambda: query(prometheus_url, shown) == [], "no verdict")
