@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -210,6 +212,30 @@ def test_zombies_held_by_tmpfs_without_swap_get_no_step_but_the_files_that_may_h
         assert f"rm -r -- {large}" in step.commands
         assert f"rm -r -- {large}" in plan_text(plan, 100)
         assert f"# rm -r -- {large}" in plan_shell(plan)
+
+
+@pytest.mark.alone
+@pytest.mark.root
+def test_of_a_mixture_page_cache_is_freed_and_the_files_that_hold_the_rest_are_listed(tmp_path):
+    if len(Path("/proc/swaps").read_text().splitlines()) > 1:
+        pytest.skip("this machine has swap: reclaim could write their pages there")
+    with zombies(300, "tmpfs") as maker:
+        on_disk = Path(tempfile.mkdtemp(prefix="sexton-test-", dir="/var/tmp"))  # not tmpfs
+        ZombieMaker(maker.layout, maker.parent, on_disk).make(300, "disk%d")
+        os.sync()  # a dirty page cannot be reclaimed
+        plan = of(maker)
+        assert [step.remedy for step in plan.automatic] == ["reclaim_zombies"]
+        listed = next(item for item in plan.steps if item.remedy == "delete_tmpfs_files")
+        assert f"under {maker.path} is tmpfs" in listed.risk_why
+        assert any(command.startswith(f"# {maker.pins}: 1.2 MiB") for command in listed.commands)
+        host = open_host()
+        state = State(str(tmp_path / "fix"))
+        fix = FixContext(host, LiveWriter(host), state, watch=lambda *_: Calm())
+        (done,) = apply(plan, fix, 60).steps
+        shutil.rmtree(on_disk)
+        assert done.state == DONE
+        assert "--thorough" not in done.message, "nothing frees tmpfs without swap"
+        assert any("and there is no swap: sexton fix plan lists" in line for line in done.details)
 
 
 @pytest.mark.root

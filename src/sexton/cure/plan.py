@@ -16,7 +16,7 @@ from typing import Any
 from sexton.cure import measures
 from sexton.cure.preconditions import Probes
 from sexton.cure.protected import Rule, why_protected
-from sexton.cure.reclaim.collateral import Collateral, Held, read_collateral, refusals
+from sexton.cure.reclaim.collateral import Collateral, read_collateral, refusals
 from sexton.cure.reclaim.cost import estimate_cost
 from sexton.cure.reclaim.free import reclaim_file
 from sexton.cure.remedies import (
@@ -298,11 +298,14 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
             draft.refusals.append(Refusal("/", reason, CACHES))
             continue
         below = _allowed_collateral(draft, owner.path)
-        if below is not None and below.held is not None and below.only_tmpfs:
-            on_tmpfs.append(_tmpfs_share(owner.path, below.held))
-            reason = f"{on_tmpfs[-1]} and there is no swap: reclaim cannot free them"
+        if below is None:
+            continue
+        if below.tmpfs_share:
+            on_tmpfs.append(below.tmpfs_share)
+        if below.only_tmpfs:
+            reason = f"{below.tmpfs_share} and there is no swap: reclaim cannot free them"
             draft.refusals.append(Refusal(owner.path, reason))
-        elif below is not None:
+        else:
             accepted = draft.context.options.accept_collateral
             why = reclaim_zombies.Reason(accepted, source, after, draft.context.options.thorough)
             chosen_parents.append((below, why))
@@ -315,11 +318,6 @@ def _free(draft: _Draft, window: Window, problems: dict[str, Finding]) -> None:
         found_files = delete_tmpfs_files.find_tmpfs_use(draft.context.host)
         identity = draft.next_id("tmpfs")
         draft.steps.append(delete_tmpfs_files.propose(identity, found_files, "; ".join(on_tmpfs)))
-
-
-def _tmpfs_share(path: str, held: Held) -> str:
-    shmem, total = size(held.shmem_bytes), size(held.total_bytes)
-    return f"{shmem} of {total} still charged to dying cgroups under {path} is tmpfs"
 
 
 def _guessed_tmpfs(draft: _Draft, found: Iterable[Owner], chosen: Iterable[Owner]) -> list[str]:
@@ -336,8 +334,8 @@ def _guessed_tmpfs(draft: _Draft, found: Iterable[Owner], chosen: Iterable[Owner
             below = read_collateral(draft.context.host, owner.path, draft.context.rules)
         except (CommandError, SourceError):
             continue  # removed since, or unreadable: nothing to say about it
-        if below.held is not None and below.only_tmpfs:
-            said.append(_tmpfs_share(owner.path, below.held))
+        if below.only_tmpfs:
+            said.append(below.tmpfs_share)
     return said
 
 

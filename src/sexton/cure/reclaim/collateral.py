@@ -21,7 +21,7 @@ from sexton.errors import SourceAbsent, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text, walk
 from sexton.model.plan import Refusal
-from sexton.model.text import count, printable
+from sexton.model.text import count, printable, size
 from sexton.sources.cgroupfs import stat
 from sexton.sources.cgroupfs.estimate import DEAREST_S, estimates, number
 from sexton.sources.cgroupfs.residual import MOST_READ_S
@@ -34,6 +34,8 @@ ACCEPT = "--accept-collateral"
 _SWAPS = "/proc/swaps"
 #: The rest is in per-CPU counters that are not added up yet.
 _ALMOST_ALL = 0.9
+#: Less tmpfs than this share of what zombies hold is not worth a look at files.
+_NOTABLE = 0.1
 #: By version: cache with tmpfs, anonymous memory and tmpfs of a cgroup and everything below it.
 _BELOW = {1: ("total_cache", "total_rss", "total_shmem"), 2: ("file", "anon", "shmem")}
 _READ = frozenset((*_BELOW[1], *_BELOW[2], "total_swap", "cache", "rss", "swap"))
@@ -90,6 +92,20 @@ class Collateral:
         if self.held is None or self.swap_total_bytes or not self.held.shmem_bytes:
             return False
         return self.held.shmem_bytes >= _ALMOST_ALL * self.held.total_bytes
+
+    @property
+    def tmpfs_share(self) -> str:
+        """How much of the zombies' memory reclaim cannot free: tmpfs, without swap; "" if little.
+
+        Where page cache holds some zombies and tmpfs others, reclaim frees the first only.
+        """
+        if self.held is None or self.swap_total_bytes or not self.held.shmem_bytes:
+            return ""
+        if self.held.shmem_bytes < _NOTABLE * self.held.total_bytes:
+            return ""
+        shmem, total = size(self.held.shmem_bytes), size(self.held.total_bytes)
+        path = self.parent.path
+        return f"{shmem} of {total} still charged to dying cgroups under {path} is tmpfs"
 
     @property
     def file_bytes(self) -> int | None:

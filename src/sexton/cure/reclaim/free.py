@@ -55,6 +55,7 @@ from sexton.sources.cores import Spared, off_the_nic
 Progress = Callable[[str], None]
 NO_SWAP = "swappiness=0"
 STUCK = "the rest cannot be reclaimed"
+_OR_THOROUGH = ", or only with --thorough"
 #: Passes between two counts.
 PASSES = 8
 #: The first pass on v2.
@@ -152,7 +153,8 @@ def free(
         rounds=tuple(work.rounds),
         seconds=time.monotonic() - began,
         cores=_cores(spared),
-        why_stopped=work.why,
+        # No pass can free tmpfs without swap, however thorough.
+        why_stopped=work.why.removesuffix(_OR_THOROUGH) if after.only_tmpfs else work.why,
     )
 
 
@@ -306,7 +308,7 @@ class _Work:
         if self.parent.version == 1 and result.how == DONE:
             return f"the last pass completed and freed nothing: {STUCK}"
         if self._futile >= FUTILE_PASSES and not self.limits.thorough:
-            return f"{FUTILE_PASSES} reclaim passes freed nothing: {STUCK}, or only with --thorough"
+            return f"{FUTILE_PASSES} reclaim passes freed nothing: {STUCK}{_OR_THOROUGH}"
         if self._futile >= FUTILE_PASSES and result.error == errno.EAGAIN:
             return f"nothing more to reclaim: {STUCK}"
         if self._futile >= (FUTILE_PASSES if result.how == STOPPED else 3 * FUTILE_PASSES):

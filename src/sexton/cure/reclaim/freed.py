@@ -148,8 +148,15 @@ class Freed:
 
     @property
     def details(self) -> tuple[str, ...]:
-        """Further lines: running cgroups before and after, and read times."""
-        return tuple(filter(None, (self.running_cgroups, *self.experiment)))
+        """Further lines: what tmpfs still holds, running cgroups before and after, read times."""
+        return tuple(filter(None, (self._on_tmpfs, self.running_cgroups, *self.experiment)))
+
+    @property
+    def _on_tmpfs(self) -> str:
+        share = self.after.tmpfs_share
+        if not share:
+            return ""
+        return f"{share} and there is no swap: sexton fix plan lists files that may hold them"
 
     @property
     def sentence(self) -> str:
