@@ -56,6 +56,25 @@ def test_reads_at_the_start_on_schedule_and_at_the_end():
     assert window.seconds > 0.3
 
 
+def test_the_seconds_count_from_the_first_readings_however_late_they_are():
+    seconds, late_s, read_s = 1.0, 0.25, []
+
+    def slow():
+        if slow_one.reads == 1:
+            time.sleep(late_s)  # as on a node without CPU time to spare
+        return [VmCounter("slow", 1)]
+
+    def fast():
+        read_s.append(time.monotonic())
+        return [VmCounter("fast", 1)]
+
+    slow_one = Counter(slow)
+    sources = [slow_one.source("a.slow", 0.2), Counter(fast).source("b.fast", 0.2)]
+    with Sampler(HOST, sources) as sampler:
+        sampler.run(seconds)
+    assert read_s[-1] - read_s[0] > seconds - late_s / 2
+
+
 @pytest.mark.parametrize(
     ("error", "state"),
     [
