@@ -2,9 +2,10 @@
 
 **What is seen.** Lines of the GPU drivers in the kernel log: NVIDIA's Xid numbers with the GPU's
 PCI address and the process (48 and 95: memory errors; 74 and 144 to 150: NVLink; 79: fallen off the
-bus; 119: its firmware does not answer), SXid of NVSwitch, and resets and uncorrectable errors of
-amdgpu. The model comes from `/proc/driver/nvidia`. The card itself is not queried: `nvidia-smi`
-hangs with a card that does not answer.
+bus; 119: its firmware does not answer), GPUs that the driver cannot start (``RmInitAdapter
+failed!``), SXid of NVSwitch, and resets and uncorrectable errors of amdgpu. The model comes from
+`/proc/driver/nvidia`. The card itself is not queried: `nvidia-smi` hangs with a card that does not
+answer.
 
 **Why it hurts.** A GPU that fails ends the process that uses it and, with NCCL, the job on all
 other nodes, which report a time-out or a lost peer. Some GPUs need a reset, some a reboot, and
@@ -13,7 +14,8 @@ until then every job that is placed here fails.
 **What would make it wrong.** Xid 13, 31, 43 and 45 are usually the program's own fault (an illegal
 address, an exit while work was queued) and only notes here; many GPUs with the same Xid 31 at once
 point at the program, one GPU again and again at the card. One hardware fault causes others: after
-74 or 79 come 45 and 43 of every process. A manual GPU reset is logged, too.
+74 or 79 come 45 and 43 of every process. A manual GPU reset is logged, too. A driver that does not
+fit the card or its firmware cannot start it either.
 
 **Check by hand.** ``dmesg -T | grep -E 'NVRM|SXid|amdgpu'``; ``nvidia-smi -q`` (it may hang);
 ``lspci -s BUS -vv | grep LnkSta``; ``dcgmi diag -r 3`` on an idle node.
