@@ -31,6 +31,8 @@ NAME = "agent.service"
 RECORDING = Path(__file__).with_name("demo.jsonl")
 #: Cheap sources, read four times a second for the status line.
 _COUNTERS = ("cgroupfs.census", "procfs.node")
+#: So many readings in a row without a fall: bursts are a grace period apart, longer under load.
+_STILL = 4
 
 
 class Output:
@@ -143,16 +145,17 @@ def _headline(finding: Finding) -> str:
 
 
 def _wait_until_freed(sampler: Sampler, before: Finding) -> Finding:
-    """Wait until the count stops falling: a kernel worker frees the last ones."""
-    last = float("inf")
+    """Wait until the count has stopped falling: a kernel worker frees the last ones, in bursts."""
+    lowest, still = float("inf"), 0
     for _ in range(60):
         after = _read(sampler)
         number = next(
             (evidence.number for evidence in after.evidence if evidence.number is not None), 0.0
         )
-        if after.is_problem == before.is_problem and number >= last:
+        still = still + 1 if number >= lowest else 0
+        lowest = min(lowest, number)
+        if after.is_problem == before.is_problem and still >= _STILL:
             break
-        last = number
         time.sleep(0.25)
     return after
 
