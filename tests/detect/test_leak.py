@@ -183,6 +183,8 @@ def test_one_that_takes_more_than_a_day_is_a_line_and_no_problem():
         [(0.5 + 0.1 * n, None) for n in range(60)],  # it has stopped
         [(5.0 * n, None) for n in range(1, 4)],  # too few
         [(1.0, None), *((23.0 + 0.2 * n, None) for n in range(9))],  # two pods that end together
+        # A pod of 17 containers that ended just longer ago than a release may take.
+        [(24.6 + 0.02 * n, None) for n in range(17)],
     ],
 )
 def test_what_is_no_leak(deaths: Deaths):

@@ -197,6 +197,7 @@ def _by_releases(
     grew = _grew(counted, whole.start_s)
     if (
         number < ENOUGH.value
+        or whole.seconds < SHORTEST.value
         or seen.births * 2 < number
         or (grew is not None and 2 * grew < number)
     ):
