@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.explain.links.cgroups import oom_kill_restarts_unit
+from sexton.explain.links.cgroups import oom_kill_removes_cgroups, oom_kill_restarts_unit
 from sexton.explain.links.jobs import oom_kill_ends_job
 from sexton.explain.links.memory import pressure_ends_in_oom_kill
 from sexton.model.chain import Strength
 from sexton.model.row import Row
+from sexton.model.rows.cgroup import CgroupEvent
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.recorder import Mark
 from sexton.model.rows.unit import RestartMark, Unit
@@ -28,14 +29,19 @@ LOOP = finding("crash_looping_unit", (0.0, 200.0), unit=("other.service", "eater
 
 
 def killed(
-    at: float, pid: int = 7, cgroup: str | None = CGROUP, comm: str = "python3"
+    at: float,
+    pid: int = 7,
+    cgroup: str | None = CGROUP,
+    comm: str = "python3",
+    *,
+    home: bool = False,
 ) -> list[Row]:
-    """The lines of one kill, by a cgroup's limit or for the node."""
+    """The lines of one kill, by a cgroup's limit or for the node; `home`: the task was in it."""
     short = f"oom_memcg={cgroup}" if cgroup is not None else "global_oom"
     kind = "Memory cgroup out of memory" if cgroup is not None else "Out of memory"
     lines = (
         f"oom-kill:constraint=X,nodemask=(null),cpuset=/,mems_allowed=0,{short},"
-        f"task_memcg={CGROUP},task={comm},pid={pid},uid=0",
+        f"task_memcg={cgroup if home else CGROUP},task={comm},pid={pid},uid=0",
         f"{kind}: Killed process {pid} ({comm}) total-vm:9kB, anon-rss:8kB, file-rss:0kB",
     )
     return [event(line, at) for line in lines]
@@ -147,3 +153,41 @@ def test_only_a_kill_for_the_node_ends_the_nodes_pressure(at, cgroup, expected):
     view = window({200: killed(at, cgroup=cgroup)})
     link = pressure_ends_in_oom_kill.join(pressure, OOM, view)
     assert (link.strength if link else None) is expected
+
+
+def gone(*times: float, unit: bool = False) -> list[Row]:
+    """Containers that were made, killed and removed at these times; `unit`: a service instead."""
+    paths = [CGROUP if unit else f"/docker/{number:064x}" for number in range(len(times))]
+    return [
+        CgroupEvent(what, number, path, int(at * 1e9))
+        for number, (at, path) in enumerate(zip(times, paths, strict=True))
+        for what, at in (("mkdir", at - 1), ("rmdir", at))
+    ]
+
+
+CHURN = finding("cgroup_churn", (0.0, 200.0), cgroup=("/docker", "/system.slice"))
+
+
+@pytest.mark.parametrize(
+    ("kills", "strength", "covers"),
+    [(4, Strength.PROVEN, None), (2, Strength.PROVEN, (2, 4)), (1, Strength.LIKELY, (1, 4))],
+)
+def test_a_container_that_is_killed_is_removed(kills, strength, covers):
+    lines = [
+        line
+        for number in range(kills)
+        for line in killed(100 + 10 * number, number, f"/docker/{number:064x}", home=True)
+    ]
+    events = gone(*(101 + 10 * number for number in range(4)))
+    link = oom_kill_removes_cgroups.join(OOM, CHURN, seen([*lines, *events], (0, EATER)))
+    assert (link.strength, link.covers, link.shared) == (strength, covers, ("/docker",))
+    assert bool(link.against) is (strength is Strength.LIKELY)
+
+
+def test_removed_cgroups_without_a_kill_and_those_of_units_are_no_containers():
+    lines = killed(100, 7, "/docker/elsewhere", home=True)
+    other = [*lines, *gone(101, 111)]
+    assert oom_kill_removes_cgroups.join(OOM, CHURN, seen(other, (0, EATER))) is None
+    unit = [*killed(100), *gone(101, 111, unit=True)]
+    assert oom_kill_removes_cgroups.join(OOM, CHURN, seen(unit, (0, EATER))) is None
+    assert oom_kill_removes_cgroups.join(OOM, CHURN, EMPTY) is None

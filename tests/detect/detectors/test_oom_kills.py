@@ -104,6 +104,25 @@ def test_containers_that_are_made_anew_in_one_pod_are_one_loop():
     assert finding.entities["cgroup"][0] == pod
 
 
+def anew(turn: int) -> str:
+    return f"/docker/{turn:064x}"
+
+
+def test_a_container_that_its_runtime_makes_anew_is_one_loop_whatever_its_id():
+    said = [(NOW - 90 + 10 * turn, memcg(7 + turn, anew(turn))) for turn in range(3)]
+    finding = detect(seen(*said))
+    assert finding.severity is Severity.CRITICAL
+    assert "killed 3 processes in /docker/* (limit 40.0 MiB) within" in finding.summary
+    assert finding.entities["cgroup"][:4] == (anew(2), anew(1), anew(0), "/docker")
+
+
+def test_containers_with_different_programs_are_no_loop():
+    said = [(NOW - 60 - turn, memcg(7, anew(turn), f"job{turn}")) for turn in range(3)]
+    finding = detect(seen(*said))
+    assert finding.severity is Severity.WARNING
+    assert "; also at 2 other limits" in finding.summary
+
+
 def test_a_group_is_killed_once():
     group = "Tasks in /a are going to be killed due to memory.oom.group set"
     finding = detect(seen((NOW - 60, [*memcg(1), group, bare(2), bare(3), bare(4)])))

@@ -1,11 +1,13 @@
 """The kernel killed processes because a cgroup's limit or the node's memory was used up.
 
 **What is seen.** The OOM killer's lines in the kernel log: which process was killed, how much
-memory it had, and by which limit: a cgroup's (``oom_memcg=``) with its size, or the node's. The
-evidence has the kernel's own counts as well (`oom_kill` in `/proc/vmstat`, in `memory.events` or
-v1's `memory.oom_control`), and the cgroup that is closest to its limit now. Where the log may not
-be read, or does not go back far enough, these counts tell how many were killed since boot and in
-which cgroups: a note, or a problem if the node was booted less than an hour ago.
+memory it had, and by which limit: a cgroup's (``oom_memcg=``) with its size, or the node's. A
+container that is made anew under another ID counts as the same: the same program, the same limit,
+the same parent. The evidence has the kernel's own counts as well (`oom_kill` in `/proc/vmstat`, in
+`memory.events` or v1's `memory.oom_control`), and the cgroup that is closest to its limit now.
+Where the log may not be read, or does not go back far enough, these counts tell how many were
+killed since boot and in which cgroups: a note, or a problem if the node was booted less than an
+hour ago.
 
 **Why it hurts.** A process that is killed cleans nothing up: a job loses its work, a service is
 restarted, runs into the same limit and leaves a dead cgroup each time. If the *node* runs out, the
@@ -42,6 +44,7 @@ from sexton.detect.kernel_log import DAY_S, NO_REACH, Reach
 from sexton.detect.oom import FAMILY, Kill, kills
 from sexton.detect.oom_counts import Counted
 from sexton.detect.registry import ANY_INTERVAL, READS, Advice, Averages, Stage, Threshold, detector
+from sexton.detect.stems import container, join, path_stem, pattern, split
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupMemory
@@ -74,7 +77,8 @@ _LOG = "sudo sexton diagnose  # the kernel log names process and cgroup"
 
 
 class _Group(NamedTuple):
-    """Kills by the same limit, the oldest first."""
+    """Kills by the same limit, or by that of a container that is made anew each time; the oldest
+    first."""
 
     kills: list[Kill]
     severity: Severity
@@ -85,7 +89,18 @@ class _Group(NamedTuple):
 
     @property
     def name(self) -> str | None:
-        return self.last.home
+        """The cgroup; a pattern if there were several."""
+        homes = names(kill.home for kill in self.kills)
+        if len(homes) < 2:
+            return self.last.home
+        parent = split(homes[0])[0]
+        return join(parent, pattern(split(home)[1] for home in homes))
+
+    @property
+    def cgroups(self) -> tuple[str, ...]:
+        """The cgroups, the latest first, and the parent of those that come and go."""
+        homes = names(kill.home for kill in reversed(self.kills))
+        return homes if len(homes) < 2 else (*homes[:_SHOWN], split(homes[0])[0])
 
     @property
     def times(self) -> int:
@@ -153,11 +168,21 @@ def _is_logged(window: Window, found: Sequence[Kill]) -> bool:
 
 def _groups(window: Window, found: Sequence[Kill]) -> list[_Group]:
     """By limit; the gravest first, of equals the one with the latest kill."""
-    by_limit: dict[tuple[str, str | None], list[Kill]] = {}
+    by_limit: dict[tuple[object, ...], list[Kill]] = {}
     for kill in found:
-        by_limit.setdefault((kill.scope, kill.home), []).append(kill)
+        by_limit.setdefault((kill.scope, *_limit(kill)), []).append(kill)
     made = [_Group(mine, _severity(window, mine)) for mine in by_limit.values()]
     return sorted(made, key=lambda group: (-group.severity.rank, group.last.age_s or 0.0))
+
+
+def _limit(kill: Kill) -> tuple[object, ...]:
+    """What names the limit. A container that is made anew gets a cgroup with another ID: the same
+    program under the same limit is the same container. A pod's cgroup stays."""
+    home = kill.home
+    if home is None or container(home) in (None, "Kubernetes pod"):
+        return (home,)
+    parent, name = split(home)
+    return parent, path_stem(name), kill.comm, kill.limit_bytes
 
 
 def _severity(window: Window, mine: Sequence[Kill]) -> Severity:
@@ -198,7 +223,7 @@ def _killed(window: Window, groups: Sequence[_Group], counted: Counted) -> Findi
         worst.severity,
         _summary(worst, shown[1:]),
         entities={
-            "cgroup": names([*(group.name for group in shown), *_homes(every)]),
+            "cgroup": names([*(name for group in shown for name in group.cgroups), *_homes(every)]),
             "unit": names(kill.unit for kill in reversed(every)),
             "task": names(kill.task for kill in reversed(every)),
         },
