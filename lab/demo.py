@@ -28,7 +28,11 @@ from sexton.sources.registry import Source, all_sources
 ZOMBIES = 2_000
 #: The cgroup that every restart creates and removes.
 NAME = "agent.service"
+#: Recorded with ``--record`` in the lab's machine: Linux 6.1 with cgroup v2.
 RECORDING = Path(__file__).with_name("demo.jsonl")
+BEFORE, AFTER = "before", "the process is stopped; its zombies are freed"
+DURING = "sexton diagnose, while it keeps restarting five times a second"
+THE_END = "Its files are deleted, its parent's pages are reclaimed, the cgroup is removed."
 #: Cheap sources, read four times a second for the status line.
 _COUNTERS = ("cgroupfs.census", "procfs.node")
 #: So many readings in a row without a fall: bursts are a grace period apart, longer under load.
@@ -78,25 +82,23 @@ def main() -> int:
 
 def show(output: Output) -> int:
     with zombie_maker("sexton-demo") as maker, Sampler(open_host(), _sources()) as sampler:
-        output.title("before")
+        output.title(BEFORE)
         before = _read(sampler)
         output.write(_headline(before))
         live = (sampler.window().latest(CgroupCensus) or (None,))[0]
         number = max(ZOMBIES, 5 * (live.live or 0) // 2 if live else 0)
         output.title(f"a process under {maker.path} restarts {number:,} times")
         _make_zombies(output, sampler, maker, number)
-        output.title("sexton diagnose, while it keeps restarting five times a second")
+        output.title(DURING)
         with _restarting(maker):
             output.write(_diagnose(), end="")
-        output.title("the process is stopped; its zombies are freed")
+        output.title(AFTER)
         began = time.monotonic()
         maker.free()
         freed = time.monotonic() - began
         after = _wait_until_freed(sampler, before)
         output.write(f"{_headline(after)}   (took {freed:.2f} s)")
-        output.write(
-            "\nIts files are deleted, its parent's pages are reclaimed, the cgroup is removed."
-        )
+        output.write(f"\n{THE_END}")
     return 0
 
 
@@ -168,6 +170,7 @@ def _diagnose() -> str:
 
 def replay(reason: str) -> int:
     print(f"RECORDED RUN ({reason}); to run it on your own kernel: sudo make demo")
+    print("Recorded in an emulated machine, where all takes many times as much CPU time.")
     began = time.monotonic()
     for line in RECORDING.read_text().splitlines():
         step = json.loads(line)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.demo import RECORDING
+from lab.demo import AFTER, BEFORE, DURING, RECORDING, THE_END
 from sexton.host.host import open_host
 from sexton.sources.cgroupfs.layout import read_layout
 
@@ -82,3 +82,11 @@ def test_without_root_a_recorded_run_is_shown_and_said_to_be_one():
     assert ended.returncode == 0
     assert ended.stdout.startswith("RECORDED RUN")
     assert ended.stdout.endswith(json.loads(RECORDING.read_text().splitlines()[-1])["text"])
+
+
+def test_the_recorded_run_is_what_the_demo_and_the_verdict_say_today():
+    shown = "".join(json.loads(line)["text"] for line in RECORDING.read_text().splitlines())
+    assert re.findall("^── (.*?) ─+$", shown, re.MULTILINE)[::2] == [BEFORE, DURING]
+    assert re.findall("^── (.*?) ─+$", shown, re.MULTILINE)[-1] == AFTER
+    assert shown.endswith(f"{THE_END}\n")
+    assert "CAUSE CHAIN (every link proven)" in shown
