@@ -104,6 +104,20 @@ def test_containers_that_are_made_anew_in_one_pod_are_one_loop():
     assert finding.entities["cgroup"][0] == pod
 
 
+def test_a_loop_does_not_hide_a_single_kill_elsewhere():
+    loop = [(NOW - 90 + 10 * turn, memcg(7 + turn)) for turn in range(3)]
+    finding = detect(seen(*loop, (NOW - 5, memcg(99, "/b", "trainer"))))
+    assert finding.severity is Severity.CRITICAL
+    assert finding.summary.endswith("; also 1 in /b")
+    assert "trainer[99]" in finding.entities["task"]
+    assert "/b" in finding.entities["cgroup"]
+
+
+def test_an_old_kill_is_no_part_of_a_new_problem():
+    finding = detect(seen((NOW - 2 * HOUR, memcg(7, "/old")), (NOW - 5, memcg(99, "/b"))))
+    assert "/old" not in str(finding.summary) + str(finding.entities)
+
+
 def anew(turn: int) -> str:
     return f"/docker/{turn:064x}"
 

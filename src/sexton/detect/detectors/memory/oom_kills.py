@@ -211,7 +211,8 @@ def _often(recent: Sequence[Kill]) -> bool:
 def _killed(window: Window, groups: Sequence[_Group], counted: Counted) -> Finding:
     reach = kernel_log.reach(window) or NO_REACH
     worst = groups[0]
-    shown = [group for group in groups if group.severity is worst.severity]
+    info = Severity.INFO
+    shown = [group for group in groups if group.severity is not info or worst.severity is info]
     every = [kill for group in shown for kill in group.kills]
     dated = sorted(kill.wall_s for kill in every if kill.wall_s is not None)
     evidence = [*_evidence(worst, reach), *_near(window, least=0.0)]
