@@ -44,6 +44,22 @@ def test_how_grave_a_line_is(message, severity):
     assert logged(message, age=None).severity is Severity.WARNING
 
 
+LOST = (
+    "Lustre: fs-OST0002-osc-ffff3000ef06c000: Connection to fs-OST0002 (at 10.0.0.7@tcp) was lost;"
+    " in progress operations using this service will wait for recovery to complete"
+)
+BACK = "Lustre: fs-OST0002-osc-ffff3000ef06c000: Connection restored to 10.0.0.7@tcp"
+
+
+def test_a_lustre_target_that_is_lost_is_critical_until_its_connection_is_restored():
+    lost = logged(LOST)
+    assert lost.severity is Severity.CRITICAL
+    assert lost.summary.startswith("Lustre target fs-OST0002 did not respond")
+    assert logged(LOST, BACK).severity is Severity.INFO
+    assert logged(LOST, BACK.replace("0002", "0003")).severity is Severity.CRITICAL
+    assert logged(BACK, LOST.replace("0002", "0001")).severity is Severity.CRITICAL
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -3,7 +3,8 @@
 **What is seen.** Hung tasks in the kernel log (``blocked for more than 120 seconds``), and the task
 that holds the lock they wait for, where the kernel names it (6.15 and later); commands that a disk
 did not answer (NVMe time-outs, frozen ATA ports, offline SCSI disks), disks dropped from a RAID
-array, NFS servers that do not respond, and I/O errors of the block layer, each with its device.
+array, NFS servers and Lustre targets (FSx) that do not respond, and I/O errors of the block layer,
+each with its device.
 Also processes that were in uninterruptible sleep (state D) at every reading of eight seconds and
 more, and used no CPU time, now or earlier in a recording. The share of time in which all tasks
 waited for I/O (`/proc/pressure/io`) is evidence.
@@ -64,7 +65,10 @@ NOTED = Threshold("noted", 8, "s in state D", "the whole of a short live run; wo
 _READINGS = 3
 _SHOWN = 8
 _DROPPED = "dropped from the RAID array"
-_HUNG, _NFS, _ERRORS = "hung task", "NFS server did not respond", "I/O errors"
+_HUNG, _ERRORS = "hung task", "I/O errors"
+_SILENT = "did not respond"
+#: What does not respond, by driver.
+_SERVERS = {"nfs": "NFS server", "lustre": "Lustre target"}
 _IGNORED = re.compile(r"fd\d|sr\d|loop\d")
 _NOT_DATA = frozenset({"DISCARD", "WRITE_ZEROES", "SECURE_ERASE"})
 _GONE = ("controller is down", "Device not ready", "Removing", "Disabling", "offline", "dead")
@@ -148,11 +152,13 @@ def _judged(back: dict[str | None, Line], line: Line) -> Judged | None:
     device, action = line.text("device") or line.text("bus") or "?", line.text("action") or ""
     if line.text("phase") == "done":
         return None
-    if line.text("driver") == "nfs":
+    driver = line.text("driver") or ""
+    if driver in _SERVERS:
         answered = back.get(device)
         over = answered is not None and (answered.age_s or 0.0) <= (line.age_s or 0.0)
-        severity = Severity.WARNING if over else Severity.CRITICAL
-        return Judged(device, _NFS, severity)
+        # NFS says so only after a minute; a Lustre client reconnects after seconds, and goes on.
+        after = Severity.WARNING if driver == "nfs" else Severity.INFO
+        return Judged(device, f"{_SERVERS[driver]} {_SILENT}", after if over else Severity.CRITICAL)
     if line.text("array") is not None:
         return Judged(device, f"{_DROPPED} {line.text('array')}", Severity.WARNING)
     if line.event.family == "disk_timeout":
@@ -263,8 +269,8 @@ def _summary(worst: Fault, tasks: int, devices: tuple[str, ...]) -> str:
     what = f"{worst.thing} did not answer"
     if worst.what.startswith(_DROPPED):
         what = f"{worst.thing} was {worst.what}"
-    if worst.what == _NFS:
-        what = f"NFS server {worst.thing} did not respond"
+    if worst.what.endswith(_SILENT):
+        what = f"{worst.what.removesuffix(_SILENT)}{worst.thing} {_SILENT}"
     return f"{what}, {worst.when}{worst.times}"
 
 
