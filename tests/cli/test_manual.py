@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from sexton.cli.commands.completion import SCRIPTS
 from sexton.cli.main import VERBS
 from sexton.cli.manual import pages
 from sexton.cli.tree import all_commands
@@ -30,6 +32,21 @@ def test_every_option_is_on_its_page() -> None:
         page = made["-".join(("sexton", *command.words[:1])) + ".1"]
         for option in command.options:
             assert option.option_strings[-1].replace("-", "\\-") in page
+
+
+def test_an_option_that_help_hides_is_on_no_page_and_in_no_completion() -> None:
+    """Such as the descriptor that a node agent hands to its own child."""
+    hidden = [
+        name
+        for command in all_commands()
+        for action in command.parser._actions
+        if action.help == argparse.SUPPRESS
+        for name in action.option_strings
+    ]
+    assert hidden
+    for name in hidden:
+        assert all(name not in text.replace("\\-", "-") for text in pages().values())
+        assert all(name.lstrip("-") not in script() for script in SCRIPTS.values())
 
 
 @pytest.mark.parametrize("name", sorted(pages()))

@@ -28,7 +28,11 @@ class Command(NamedTuple):
 
     @property
     def options(self) -> list[argparse.Action]:
-        return [action for action in self.parser._actions if action.option_strings]
+        return [
+            action
+            for action in self.parser._actions
+            if action.option_strings and action.help != argparse.SUPPRESS
+        ]
 
     @property
     def positionals(self) -> list[argparse.Action]:
