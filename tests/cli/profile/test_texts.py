@@ -247,6 +247,23 @@ def test_beside_significant_changes_large_ones_of_other_stacks_are_listed():
     assert "  a\n" not in rest
 
 
+def test_a_significant_change_is_listed_although_callees_that_explain_it_may_be_chance():
+    """A program that left: its samples in all are few enough to be sure of, each path's are not."""
+    before = {"gone;a;b": 40, "t;x": 60}
+    after = {"gone;a;b": 0, "t;x": 100}
+    found = difference_of(before, after, 0.2)
+    names = [found.tree.frames.names[frame] for frame in found.tree.frame]
+    found.q[names.index("gone")] = 0.03
+    lines = list(difference_lines(found))
+    assert lines[0].endswith("  1 significant change")
+    assert lines[1].split() == ["40.0", "%", "0", "%", "0.030", "gone", "(task)"]
+
+
+def test_the_headline_counts_the_changes_that_are_listed():
+    found = difference_of({"t;a;b;c": 10, "t;x": 90}, {"t;a;b;c": 90, "t;x": 10}, 0.001)
+    assert next(difference_lines(found)).endswith("  2 significant changes")
+
+
 def test_too_few_blocks_of_time_are_said():
     found = replace(difference_of({"t;a": 9}, {"t;b": 9}, np.nan), blocks=(2, 24))
     text = "\n".join(difference_lines(found))

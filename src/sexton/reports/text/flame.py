@@ -109,7 +109,7 @@ def difference_lines(found: FlameDifference, width: int = 80) -> Iterator[str]:
     significant = np.flatnonzero(found.q <= SIGNIFICANT)
     if len(significant):
         listed = _sources(found.tree, change, significant)
-        words = count(len(significant), "significant change")
+        words = count(len(listed), "significant change")
         yield from _changes(found, shares, (listed, words), width)
     elif tested:
         blocks = found.blocks
@@ -172,15 +172,15 @@ def _around(tree: Tree, nodes: I64) -> np.ndarray[tuple[int], np.dtype[np.bool_]
     return (np.cumsum(inside)[:-1] > 0) | above
 
 
-def _sources(
-    tree: Tree, change: np.ndarray[tuple[int], np.dtype[np.float64]], significant: I64
-) -> list[int]:
-    """Significant nodes, the largest change first, without those that a callee explains."""
+def _sources(tree: Tree, change: Floats, nodes: I64) -> list[int]:
+    """The nodes, the largest change first, without those that a callee among them explains."""
+    named = np.zeros(len(tree))
+    named[nodes] = change[nodes]
     kept = []
-    for node in significant.tolist():
+    for node in nodes.tolist():
         if node == 0:
             continue
-        below = change[node + 1 : tree.end[node]]
+        below = named[node + 1 : tree.end[node]]
         most = below.max(initial=0.0) if change[node] > 0 else -below.min(initial=0.0)
         if most < _EXPLAINED * abs(change[node]):
             kept.append(node)
