@@ -124,7 +124,9 @@ def test_an_archive_of_nothing_or_noise_is_one_line(what: str) -> None:
 def test_an_archive_that_may_not_be_read_is_one_line(tmp_path: Path) -> None:
     archive = tmp_path / "node.tar"
     archive.mkdir()
-    assert "Is a directory" in one_line(sexton("diagnose", archive).stderr)
+    for verb in ("diagnose", "zombies"):
+        said = one_line(sexton(verb, archive).stderr)
+        assert "Is a directory; for a recording: sexton diagnose --from" in said
 
 
 def test_a_working_directory_that_is_gone_does_not_matter(tmp_path: Path) -> None:

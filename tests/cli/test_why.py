@@ -239,6 +239,7 @@ def test_a_window_without_it_is_calm(sick: Path, held: str, capsys: pytest.Captu
         (("\x1b[2J\nsecond",), "no such name"),
         (("@5",), "nothing was recorded"),
         (("at", "noon"), "invalid time 'noon'"),
+        (("99:99",), "invalid time '99:99'"),
         ((f"@{START + 5}", "--window", "5m.."), "is not in the window"),
         (("core", "0", "--window", "5"), "A..B"),
         (("core", "0", "--seconds", "5"), "--seconds"),

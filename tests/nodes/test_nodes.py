@@ -26,6 +26,7 @@ from tests.nodes.expectation import (
     expected,
     name_of,
 )
+from tests.support.cli import sexton
 from tests.support.examples import examples
 
 WORDS = {0: "HEALTHY", 1: "SICK"}
@@ -106,6 +107,13 @@ def test_the_command_tells_machines_the_same():
     assert {finding["id"]: finding["verdict"] for finding in answer["findings"]} == {
         name: finding["verdict"] for name, finding in wanted["findings"].items()
     }
+
+
+def test_zombies_counts_an_archive_however_it_is_named():
+    typed = sexton("zombies", BROKEN, "--json")
+    assert json.loads(typed.stdout)["dying"] > 0
+    assert sexton("zombies", "--from", BROKEN, "--json").stdout == typed.stdout
+    assert sexton("zombies", "-", "--json", input=BROKEN.read_bytes()).stdout == typed.stdout
 
 
 def _piped(archive: Path, *options: str) -> subprocess.CompletedProcess[str]:

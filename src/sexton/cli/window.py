@@ -117,7 +117,9 @@ def read_archived(path: str) -> tuple[Window, Cost]:
         snapshots = read_archive(sys.stdin.buffer)
     else:
         if Path(path).is_dir():  # else every file in it would be looked at for its size
-            raise CommandError(f"{path}: Is a directory")
+            raise CommandError(
+                f"{path}: Is a directory; for a recording: sexton diagnose --from DIR"
+            )
         confine(limits_for(path))
         try:
             with Path(path).open("rb") as stream:
@@ -297,6 +299,17 @@ def parse_moment(text: str, edges: tuple[float, float]) -> float:
         return datetime.fromisoformat(typed).timestamp()
     except (ValueError, OverflowError, OSError):
         raise CommandError(f"invalid time {text!r}: use a time {_HOW}") from None
+
+
+def is_clock(text: str) -> bool:
+    """Whether it is written like a time of day, valid or not.
+
+    >>> is_clock("99:99"), is_clock("03:12:07"), is_clock("eth0:5")
+    (True, True, False)
+    """
+    import re
+
+    return re.fullmatch(_CLOCK, text) is not None
 
 
 def precision_s(text: str) -> float:

@@ -41,6 +41,7 @@ from sexton.cli.window import (
     check_recording,
     cost_of,
     is_archive,
+    is_clock,
     open_recording,
     parse_moment,
     precision_s,
@@ -253,8 +254,8 @@ def _moment(query: str, edges: tuple[float, float]) -> Subject | None:
     try:
         return Subject("moment", text, parse_moment(text, edges), precision_s(text))
     except CommandError:
-        if text != query.strip():
-            raise  # "at noon": it was meant as a time
+        if text != query.strip() or is_clock(text):
+            raise  # "at noon", "99:99": it was meant as a time
         return None
 
 

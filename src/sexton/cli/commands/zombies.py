@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_archive(parser)
     parser.add_argument(
+        "--from", dest="archive_from", metavar="ARCHIVE", help="the same as ARCHIVE, as for `why`"
+    )
+    parser.add_argument(
         "--seconds",
         type=seconds,
         metavar="N",
@@ -43,6 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.archive_from is not None:
+        if args.archive is not None:
+            raise CommandError("ARCHIVE and --from ARCHIVE cannot be combined")
+        args.archive = args.archive_from
     if args.archive is not None:
         if args.watch:
             raise CommandError("--watch follows a live node, not an archive")
