@@ -124,6 +124,42 @@ def test_what_nobody_named_stays_with_its_directory_so_that_counts_add_up():
     ]
 
 
+def test_what_died_below_a_directory_that_was_made_again_is_counted_once_and_above():
+    """A unit with cgroups of its own restarted: the dead are below the slice, not the new unit."""
+    events = [removed(n, f"/node.slice/agent.service/task-{n}") for n in range(30)]
+    stats = [stat("/node.slice", 50), stat("/node.slice/agent.service", 2)]
+    now = [*live("/node.slice", "/node.slice/agent.service"), *stats]
+    found = owners(make_window([(0.0, events), (10.0, now)], empty=[CgroupEvent]))
+    assert [(owner.path, owner.names, owner.dying) for owner in found] == [
+        ("/node.slice", "agent.service/task-*", 30),
+        ("/node.slice", None, 18),
+        ("/node.slice/agent.service", None, 2),
+    ]
+    assert found[0].unit == "agent.service"
+    assert found[0].strength is Strength.PROVEN
+
+
+def test_what_died_below_a_directory_that_was_made_after_the_counts_is_above():
+    events = [removed(n, f"/node.slice/agent.service/task-{n}") for n in range(30)]
+    now = [*live("/node.slice", "/node.slice/agent.service"), stat("/node.slice", 50)]
+    found = owners(make_window([(0.0, events), (10.0, now)], empty=[CgroupEvent]))
+    assert [(owner.path, owner.dying) for owner in found] == [
+        ("/node.slice", 30),
+        ("/node.slice", 20),
+    ]
+
+
+def test_what_died_below_a_directory_that_stayed_is_counted_there():
+    events = [removed(n, f"/pods/pod/task-{n}") for n in range(30)]
+    stats = [stat("/pods", 31), stat("/pods/pod", 30)]
+    now = [*live("/pods", "/pods/pod"), *stats]
+    found = owners(make_window([(0.0, events), (10.0, now)], empty=[CgroupEvent]))
+    assert [(owner.path, owner.names, owner.dying) for owner in found] == [
+        ("/pods/pod", "task-*", 30),
+        ("/pods", None, 1),
+    ]
+
+
 def test_the_ledger_names_what_only_was_counted():
     window = make_window(
         [

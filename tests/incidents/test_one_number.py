@@ -52,6 +52,7 @@ from sexton.explorer.lanes.cores import Builder as Cores
 from sexton.explorer.lanes.memcgs import MOST
 from sexton.explorer.lanes.restarts import Builder as Restarts
 from sexton.explorer.tiles.tables import TableColumns, TableSpan, number
+from sexton.model.finding import Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupThrottle
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.memory import Pressure, VmCounter
@@ -305,6 +306,18 @@ def test_who_left_zombies_is_counted_once(name: str):
         assert line[~np.isnan(line)][-1] == left[name], name
         if name in by_name and name not in other:
             assert by_name[name] == left[name]
+
+
+@every_incident
+def test_owners_have_no_more_zombies_together_than_the_node(name: str):
+    """No dead cgroup is counted below two directories, nor twice below one.
+
+    Where few are dying, those of the boot may still be listed after they were released.
+    """
+    window = surfaces(name).window
+    most = max((count.dying for count in counts(window)), default=0)
+    owned = sum(owner.dying or 0 for owner in owners(window))
+    assert owned <= most or zombie_memcgs(window).verdict is Verdict.ABSENT
 
 
 def test_a_count_that_failed_in_the_end_leaves_the_last_one_everywhere():

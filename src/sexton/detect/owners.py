@@ -15,8 +15,9 @@ An `Owner` is a live directory and, if known, the names that died below it: `pat
 cure works (`memory.force_empty`, `memory.reclaim`), `names` is what to stop. The counts of one
 `path` add up: those that no method could name are one more owner of that path, without `names`.
 
-What would make it wrong: a path shows where a memcg *was*; if a directory of the same name exists
-again, the dead are shown below the new one.
+What would make it wrong: a path shows where a memcg *was*. If a directory of the same name exists
+again (a unit with cgroups of its own that restarted), its `cgroup.stat` counts fewer than died
+there, and the dead belong to the directory above; on v1 they are shown below the new one.
 """
 
 from __future__ import annotations
@@ -105,6 +106,14 @@ class _Heap:
     def raise_strength(self, strength: Strength) -> None:
         self.strength = max(self.strength, strength, key=lambda item: item.rank)
 
+    def add(self, other: _Heap, above: str) -> None:
+        """Add the dead of a heap below `above`, a directory that is gone."""
+        self.names |= {f"{above}/{name}" for name in other.names}
+        self.traced += other.traced
+        self.before += other.before
+        self.listed += other.listed
+        self.raise_strength(other.strength)
+
 
 _Heaps = dict[tuple[str, str], _Heap]
 
@@ -116,8 +125,10 @@ def owners(window: Window) -> tuple[Owner, ...]:
     Kept with the window: detector, links and reports use it, and 70,000 names take most of a
     second.
     """
+    below = dying_below(window)
     heaps = _named(window)
-    counted = {path: number for path, number in dying_below(window).items() if number}
+    _lift(window, heaps, below)
+    counted = {path: number for path, number in below.items() if number}
     _add_suspects(window, heaps, counted)
     unit_at = {
         unit.cgroup.rstrip("/"): unit.name for unit in window.latest(Unit) or () if unit.cgroup
@@ -171,6 +182,25 @@ def _named(window: Window) -> _Heaps:
         heap.listed += number
         heap.strength = Strength.PROVEN
     return heaps
+
+
+def _lift(window: Window, heaps: _Heaps, below: dict[str, int]) -> None:
+    """Move the dead of a directory that was made again to the one above.
+
+    It shows in the counts: less than half of the dead can be below it as it is now. They are
+    counted above, where reclaim works, and would be counted twice. A directory without a count,
+    below one that has a count, was not there yet or has no dead.
+    """
+    place = placer(window)
+    for path in sorted({path for path, _ in heaps} - {"/"}, key=len, reverse=True):
+        parent, above = place(path)
+        if path not in below and parent not in below:
+            continue
+        here = [key for key in heaps if key[0] == path]
+        if sum(heaps[key].dying for key in here) <= 2 * below.get(path, 0):
+            continue
+        for key in here:
+            heaps[parent, path_stem(f"{above}/{key[1]}")].add(heaps.pop(key), above)
 
 
 def placer(window: Window) -> Callable[[str], tuple[str, str]]:

@@ -112,6 +112,20 @@ def test_the_explanation_is_what_diagnose_says(incident: Running) -> None:
     assert told["marks"]
 
 
+@pytest.mark.parametrize("span", [(5, 12), (60, 90), (100, 140)])
+def test_whatever_span_is_brushed_the_unit_of_the_lane_is_named(
+    incident: Running, span: tuple[int, int]
+) -> None:
+    """In two of these the unit ran again when the cgroups were read."""
+    first = incident.get("/api/recording").json["start"]
+    start, end = (first + second for second in span)
+    headings = incident.get(f"/api/table/memcgs?from={start}&to={end}").json["headings"]
+    assert "from lab-agent.service (cgroups)" in headings
+    told = incident.get(f"/api/explain?from={start}&to={end}").json
+    (zombies,) = (found for found in told["findings"] if found["id"] == "zombie_memcgs")
+    assert "left under /node.slice/lab-agent.service/task*" in zombies["summary"]
+
+
 def test_the_explanation_of_a_span_names_the_owner_that_its_lane_shows(tmp_path: Path) -> None:
     """They died before the brushed minute: the lane remembers who left them, and so must it."""
     census = CgroupCensus("v2", 2, "/sys/fs/cgroup", "node", 960, 60, 900, "cgroup.stat", None)
