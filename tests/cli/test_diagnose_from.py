@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from lab.synthetic import Plan, write
 from sexton.cli.main import main
+from sexton.model.text import local_time
 
 START = 1_740_000_000.0
 WALK_S = 200.0
@@ -44,6 +46,23 @@ def test_the_verdict_says_that_it_is_a_replay_and_of_which_span(
     assert "replayed from a recording" in out
     assert "watched ·" not in out
     assert "core 0" in out or "core 1" in out or "core 2" in out or "core 3" in out
+
+
+def test_local_times_name_their_zone_because_the_timeline_is_in_utc(
+    recorded: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TZ", "PST8")
+    time.tzset()
+    try:
+        _, out, _ = told(capsys, "--from", str(recorded))
+        assert "2025-02-19 13:20:00 to 2025-02-19 13:31:59 PST" in " ".join(out.split())
+        status, _, err = told(capsys, "--from", str(recorded), "--around", "21:25")
+        assert status == 2
+        assert err.endswith("covers 2025-02-19 13:20:00 to 2025-02-19 13:31:59 PST\n")
+        assert local_time(START, "%H:%M") == "13:20 PST"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_json_names_the_recording(recorded: Path, capsys: pytest.CaptureFixture[str]):

@@ -129,6 +129,23 @@ def day(wall_s: float) -> str:
     return _utc("%Y-%m-%d", wall_s)
 
 
+def moment(wall_s: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """A time in this machine's zone, in which times are typed.
+
+    >>> moment(1e30)
+    '1000000000000000019884624838656'
+    """
+    try:
+        return time.strftime(form, time.localtime(wall_s))
+    except (OverflowError, OSError, ValueError):
+        return f"{wall_s:.0f}"
+
+
+def local_time(wall_s: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """The same with the zone, unless that is UTC: other times of a report are."""
+    return moment(wall_s, form if moment(wall_s, "%z") == "+0000" else f"{form} %Z")
+
+
 def _utc(form: str, wall_s: float) -> str:
     try:
         return time.strftime(form, time.gmtime(wall_s))

@@ -8,13 +8,12 @@ which nothing was recorded.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from sexton.errors import StoreError
-from sexton.model.text import count, seconds
+from sexton.model.text import count, local_time, moment, seconds
 from sexton.model.window import GAP_S
 from sexton.store.recording import JUMP_S, Recording, Segment
 
@@ -73,7 +72,8 @@ def between(recording: Recording, earliest: float, latest: float) -> Span:
     parts = _parts(recording, earliest, latest)
     if not parts:
         raise StoreError(
-            f"nothing was recorded from {moment(earliest)} to {moment(latest)}; {reach(recording)}"
+            f"nothing was recorded from {moment(earliest)} to {local_time(latest)};"
+            f" {reach(recording)}"
         )
     mine = [parts[-1]]
     notes = []
@@ -138,15 +138,7 @@ def edges(recording: Recording) -> tuple[float, float]:
 def reach(recording: Recording) -> str:
     """Where it begins and ends, for messages."""
     first, last = edges(recording)
-    return f"the recording covers {moment(first)} to {moment(last)}"
-
-
-def moment(wall_s: float) -> str:
-    """A wall time in this machine's time zone."""
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_s))
-    except (OverflowError, OSError, ValueError):
-        return f"{wall_s:.0f}"
+    return f"the recording covers {moment(first)} to {local_time(last)}"
 
 
 def _stretches(recording: Recording) -> list[Span]:

@@ -31,7 +31,7 @@ from sexton.model.rows.task import Thread
 from sexton.model.rows.trace import StackCount
 from sexton.model.rows.unit import RestartMark
 from sexton.model.settings import differences
-from sexton.model.text import count
+from sexton.model.text import count, moment
 from sexton.model.window import (
     Batch,
     Bounds,
@@ -43,7 +43,7 @@ from sexton.model.window import (
     columns_of,
 )
 from sexton.replay.segment_reader import SegmentReader
-from sexton.replay.span import Span, moment
+from sexton.replay.span import Span
 from sexton.replay.span_reader import SpanReader
 from sexton.replay.stacks import stacks_in
 from sexton.store.recording import JUMP_S, Recording, Segment

@@ -20,13 +20,12 @@ from sexton.errors import StoreError
 from sexton.explorer.tiles.follow import ANNEXES_LATE
 from sexton.explorer.tiles.time_order import Ordered, Shown, in_time_order
 from sexton.model.profile import Facts, Flame, FlameDifference
-from sexton.model.text import seconds
+from sexton.model.text import moment, seconds
 from sexton.profile.captures import Opened, Piece
 from sexton.profile.difference import Side, difference
 from sexton.profile.flame import merge_flames
 from sexton.profile.recorded import RecordedPiece, Stacks, undecoded_pieces
 from sexton.profile.select import Selection
-from sexton.replay.span import moment
 from sexton.store.annex import Annex
 from sexton.store.recording import Recording
 

@@ -27,7 +27,8 @@ from sexton.model.lane import COLUMNS, MOST_TILES, TOP, Lane, Marked, Strip, Tab
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus
 from sexton.model.rows.node import Node
-from sexton.replay.span import moment, unbroken
+from sexton.model.text import moment
+from sexton.replay.span import unbroken
 from sexton.store.annex import annex_names
 from sexton.store.recording import Recording
 

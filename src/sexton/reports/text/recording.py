@@ -9,8 +9,7 @@ from typing import Any
 
 from sexton.model.row import Row, fields_of
 from sexton.model.rows.recorder import Alarm, Mark
-from sexton.model.text import count, printable, seconds, size
-from sexton.replay.span import moment
+from sexton.model.text import count, moment, printable, seconds, size
 from sexton.reports.text.blocks import bold, clamp, cut, picked
 from sexton.reports.text.settings import recorded_config
 from sexton.store.summary import ConfigSum, ProfileSum, SourceSum, Summary, TableSum, TimedRow

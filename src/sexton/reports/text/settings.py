@@ -5,14 +5,13 @@ What a verdict's JSON has of it is `Settings.document`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sexton.detect.registry import all_detectors, key_of
 from sexton.model.finding import Finding, Verdict
 from sexton.model.settings import Changed, Settings, Silence
-from sexton.model.text import count, printable
+from sexton.model.text import count, local_time, printable
 from sexton.reports.text.blocks import clamp, labelled
 
 SCHEMA = "sexton.config/1"
@@ -155,4 +154,4 @@ def _about(silence: Silence) -> str:
 
 
 def _clock(wall_s: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(wall_s))
+    return local_time(wall_s, "%Y-%m-%d %H:%M")

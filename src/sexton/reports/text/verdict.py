@@ -7,7 +7,6 @@ One colour, on the verdict word alone; piped, the same text without it. Every st
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from shlex import quote
@@ -16,7 +15,7 @@ from sexton.detect.registry import detector_of, is_marked, title_of
 from sexton.model.chain import Chain
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Evidence, Finding, Verdict
-from sexton.model.text import count, printable, seconds, shorten
+from sexton.model.text import count, local_time, moment, printable, seconds, shorten
 from sexton.reports.text.blocks import SHADES, block, clamp, cut, headline, labelled, typed
 from sexton.reports.text.narrative import (
     chain_title,
@@ -58,7 +57,7 @@ def verdict_text(diagnosis: Diagnosis, width: int = 88, colour: bool = False) ->
     width = clamp(width)
     shade = SHADES[diagnosis.exit] if colour else ""
     lines = headline(diagnosis.exit.word, _identity(diagnosis), width, shade)
-    span = f"{_clock(diagnosis.start)} to {_clock(diagnosis.end)}"
+    span = f"{moment(diagnosis.start)} to {local_time(diagnosis.end)}"
     lines += [*replayed_lines(diagnosis, span, width), ""]
     if diagnosis.exit is Exit.PROBLEM:
         lines += _sick(diagnosis, width)
@@ -86,13 +85,6 @@ def _identity(diagnosis: Diagnosis) -> str:
     ]
     name = shorten(printable(node.hostname), 40)
     return f"{name}   " + " · ".join(printable(part) for part in parts if part)
-
-
-def _clock(wall_s: float) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_s))
-    except (OverflowError, OSError, ValueError):
-        return f"{wall_s:.0f}"
 
 
 def _is_about_nics(diagnosis: Diagnosis) -> bool:
