@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sexton.detect.registry import detector_ids
 from tests.support.cli import ENVIRONMENT, SEXTON, sexton
 
-_URL = re.compile(r"http://([0-9.]+|\[::1\]):([0-9]+)/metrics")
+_URL = re.compile(r"http://([\w.-]+|\[::1\]):([0-9]+)/metrics")
 PATIENCE_S = 60.0
 
 
@@ -181,16 +182,20 @@ def test_the_server_is_started_again_and_clients_wait_meanwhile(recorder):
 
 
 def _server_of(recorder: Served) -> int:
-    """The process that holds connections: of those below the recorder, the one that reads."""
-    status = json.loads((_directory(recorder) / "status.json").read_text())
-    pid = status["companions"]["metrics"]["pid"]
+    """The process below the one that serves, which reads for it."""
+    return _children(_metrics_pid(recorder))[0]
+
+
+def _metrics_pid(recorder: Served) -> int:
+    """The process that serves, once it has begun to read."""
     until = time.monotonic() + PATIENCE_S
-    while pid is None or not _children(pid):
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    while True:
         status = json.loads((_directory(recorder) / "status.json").read_text())
         pid = status["companions"]["metrics"]["pid"]
-    return _children(pid)[0]
+        if pid is not None and _children(pid):
+            return int(pid)
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 def _directory(recorder: Served) -> Path:
@@ -285,6 +290,53 @@ def test_bad_usage_is_one_line_and_exit_2(arguments, words):
     assert words in said
     assert said.count("\n") == 1
     assert ended.stdout == b""
+
+
+def test_the_page_of_a_recorder_opens_with_the_printed_token_and_again_after_a_crash(tmp_path):
+    directory = tmp_path / "recording"
+    quiet = ("--no-ring", "--no-probe")
+    with serving(tmp_path, "record", directory, *quiet, "--listen", "0.0.0.0:0") as made:
+        token = re.search(r"explorer: http://\S+/\?token=(\S+)", made.said())
+        assert token is not None, made.said()
+        page = made._replace(host="127.0.0.1")
+        page.wait_for("sexton_recorder_up", 1)
+        bearer = {"Authorization": f"Bearer {token[1]}"}
+        assert page.get("/")[0] == 401
+        assert page.get("/", **bearer)[0] == 200
+        for pid in _below(made.process.pid):
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
+            assert token[1].encode() not in arguments  # all users see those
+        os.kill(_metrics_pid(made), signal.SIGKILL)
+        page.wait_for("sexton_recorder_up", 1)
+        assert page.get("/", **bearer)[0] == 200
+
+
+def test_what_the_server_of_a_recorder_says_is_said_by_the_recorder(tmp_path):
+    directory, web = tmp_path / "recording", tmp_path / "web.yml"
+    web.write_text("{}\n")
+    quiet = ("--no-ring", "--no-probe", "--listen", "127.0.0.1:0", "--web.config.file", web)
+    with serving(tmp_path, "record", directory, *quiet) as made:
+        made.wait_for("sexton_recorder_up")
+        web.write_text("nonsense: 1\n")
+        until = time.monotonic() + PATIENCE_S
+        while "nonsense: no such key" not in made.said():
+            assert time.monotonic() < until, made.said()
+            made.values()
+            time.sleep(0.1)
+
+
+def test_a_recorder_holds_no_web_server_and_no_reader_in_its_memory():
+    """They took 60 MB of the process that must stay small."""
+    code = (
+        "import sys, argparse; from sexton.cli.listen import served_by;"
+        "served_by(argparse.Namespace(listen='127.0.0.1:0', web_config=None, config=None));"
+        "print(*sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ended.stdout.split())
+    heavy = {"uvicorn", "starlette", "pyarrow", "prometheus_client", "sexton.explorer"}
+    assert not loaded & heavy
+    assert "sexton.export.companion" in loaded
 
 
 def test_a_port_in_use_is_an_error_before_anything_is_recorded(recorder, tmp_path):

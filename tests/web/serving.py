@@ -111,7 +111,7 @@ async def _app(scope: Scope, receive: Receive, send: Send) -> None:
 
 def main() -> int:
     from sexton import sandbox
-    from sexton.web import config, connections
+    from sexton.web import address, config, connections
     from sexton.web import server as web_server
 
     parser = argparse.ArgumentParser()
@@ -125,12 +125,12 @@ def main() -> int:
     if args.patience is not None:
         connections.REQUEST_S = args.patience
     web = None if args.web is None else config.WebConfig(args.web)
-    host, port = web_server.parse_listen(args.listen)
-    bound = web_server.bind(host, port)
-    web_server.warn_if_open("this node's metrics", bound, web)
+    host, port = address.parse_listen(args.listen)
+    bound = address.bind(host, port)
+    address.warn_if_open("this node's metrics", bound, web)
     sandbox.expendable()
     sandbox.confine(sandbox.limits_for(__file__)._replace(cpu_s=None))
-    door, url = web_server.door_of(host, bound, web, scraped=frozenset({"/metrics"}))
+    door, url = address.door_of(host, bound, web, scraped=frozenset({"/metrics"}))
     running = web_server.Server(Guard(_app, door), web=web)
     print(url, flush=True)
     asyncio.run(running.serve([bound[0]]))

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import CommandError
-from sexton.web import server as module
-from sexton.web.server import bind, door_of, names_of, parse_listen, url_of, warn_if_open
+from sexton.web import address as module
+from sexton.web.address import bind, door_of, names_of, parse_listen, url_of, warn_if_open
 from tests.web.serving import METRICS, server
 
 

@@ -1,1 +1,4 @@
 """Prometheus metrics of a node: the verdict, and what it rests on."""
+
+#: Where they are served.
+METRICS = "/metrics"

@@ -3,11 +3,13 @@
 The recorder binds the socket, so that a port in use is an error at its start, and so that clients
 wait instead of being refused while the process is started again. What it costs is not part of the
 recorder's budget: a page that is looked at would pause sources. It has limits of its own
-(`sexton.sandbox`) and reports what it costs.
+(`sexton.sandbox`) and reports what it costs. Its standard error is the recorder's: a changed web
+configuration or a failed refresh is said there.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +17,6 @@ from typing import Any
 from sexton.host.runner import ChildOptions, Running, module_command, start
 from sexton.model.row import Row
 from sexton.model.rows.recorder import RecorderNote
-from sexton.model.text import printable
 from sexton.record.companions import Place
 from sexton.store.pins import Pin
 
@@ -31,14 +32,24 @@ class MetricsServer:
     outlasts = False
     may_hang = False
 
-    def __init__(self, place: Place, listening: socket.socket, arguments: Sequence[str]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        listening: socket.socket,
+        arguments: Sequence[str],
+        token: str | None = None,
+    ) -> None:
         self._socket = listening
-        number = str(listening.fileno())
+        self._token = -1 if token is None else _in_memory(token)
+        kept = {"--listen-fd": listening.fileno()}
+        if token is not None:
+            kept["--token-fd"] = self._token
+        handed = [word for name, number in kept.items() for word in (name, str(number))]
         self._command = module_command(
-            "sexton", "export", "--from", str(place.directory), "--listen-fd", number, *arguments
+            "sexton", "export", "--from", str(place.directory), *handed, *arguments
         )
         self._options = ChildOptions(
-            nice=_NICE, keep_stderr=True, dies_with_parent=True, keep=(listening.fileno(),)
+            nice=_NICE, shares_stderr=True, dies_with_parent=True, keep=tuple(kept.values())
         )
         self._child: Running | None = None
         self._began_s = 0.0
@@ -50,7 +61,8 @@ class MetricsServer:
         """Start it once there is a recording, and again after it ended."""
         rows: list[Row] = []
         if self._child is not None and (status := self._child.status()) is not None:
-            rows.append(RecorderNote("source", self._epitaph(self._child, status)))
+            words = f"metrics: the server ended with status {status}; it is started again"
+            rows.append(RecorderNote("source", words))
             self._child.stop(0.0)
             self._child = None
             lasted = now_s - self._began_s >= _LASTED_S
@@ -79,16 +91,21 @@ class MetricsServer:
             self._child.stop(2.0)
             self._child = None
         self._socket.close()
+        if self._token >= 0:
+            os.close(self._token)
+            self._token = -1
 
     def status(self) -> dict[str, Any]:
-        address = self._socket.getsockname()
+        host, port, *_ = self._socket.getsockname()
         return {
-            "address": f"{address[0]}:{address[1]}",
+            "address": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
             "pid": None if self._child is None else self._child.pid,
             "starts": self._starts,
         }
 
-    def _epitaph(self, child: Running, status: int) -> str:
-        last = (child.stderr().strip().splitlines() or [""])[-1]
-        words = f": {printable(last)}" if last else ""
-        return f"metrics: the server ended with status {status}{words}; it is started again"
+
+def _in_memory(token: str) -> int:
+    """A file that exists in memory only: others see a child's arguments."""
+    handle = os.memfd_create("sexton-token", os.MFD_CLOEXEC)
+    os.write(handle, token.encode("ascii"))
+    return handle

@@ -17,7 +17,6 @@ import asyncio
 import gc
 import os
 import secrets
-import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,29 +26,23 @@ from sexton.detect.registry import detector_ids, detector_of
 from sexton.explorer.server.api import Site as Pages
 from sexton.explorer.server.app import Explorer
 from sexton.explorer.tiles.view import View
+from sexton.export import METRICS
 from sexton.export.exporter import Exporter, Pace
 from sexton.reports.runbook import index_html, index_text, runbook_html, runbook_style, runbook_text
 from sexton.sandbox import confine, limits_for
 from sexton.store.layout import require_recording
+from sexton.web.address import Address, door_of
 from sexton.web.guard import App, Guard, Receive, Scope, Send
-from sexton.web.server import Server, door_of, end_on_signals
+from sexton.web.server import Server, end_on_signals
 
 if TYPE_CHECKING:
     from sexton.web.config import WebConfig
 
-METRICS, RUNBOOKS = "/metrics", "/runbooks/"
+RUNBOOKS = "/runbooks/"
 _STYLE = "style.css"
 #: Prometheus sends no token, and neither does a link in an alert.
 SCRAPED = frozenset((METRICS, *(RUNBOOKS + name for name in ("", _STYLE, *detector_ids()))))
 _SELDOM = 50_000
-
-
-class Address(NamedTuple):
-    """The listening socket, the address it is bound to, and the host as it was given."""
-
-    socket: socket.socket
-    name: str
-    host: str
 
 
 class Metrics:
@@ -113,12 +106,14 @@ async def _send(
 
 
 class Site(NamedTuple):
-    """What is served, where, and by which rules; `said` gets the page's URL."""
+    """What is served, where, and by which rules; `said` gets the page's URL. A `token` that was
+    given is not in it."""
 
     directory: Path
     address: Address
     web: WebConfig | None
     said: Callable[[str], None]
+    token: str | None = None
     pace: Pace = Pace()
 
 
@@ -132,7 +127,7 @@ def serve(site: Site) -> int:
     exporter = Exporter(site.directory, site.pace)
     view = View.open(site.directory)
     view.fork()  # no thread is running yet
-    door, url = door_of(host, (listening, name), site.web, scraped=SCRAPED)
+    door, url = door_of(host, (listening, name), site.web, site.token, SCRAPED)
     explorer = Explorer(Pages(view, secrets.token_hex(8)), door)
     metrics = Guard(Metrics(exporter.scrape, explorer.pages), door)
     server = Server(metrics, explorer.close, site.web)

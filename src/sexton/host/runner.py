@@ -42,8 +42,8 @@ class ChildOptions(NamedTuple):
     `nice` is its niceness, or ours if that is higher; the I/O priority follows from it
     (ioprio_set(2): nice 19 is the lowest best-effort level; the idle class would be too low for a
     child that must drain a buffer). `private`: files it creates are readable by their owner only.
-    `keep_stderr`: its standard error is kept in memory (`Running.stderr`). `keep`: descriptors that
-    it inherits.
+    `keep_stderr`: its standard error is kept in memory (`Running.stderr`). `shares_stderr`: it is
+    ours. `keep`: descriptors that it inherits.
 
     `dies_with_parent`: the kernel sends it SIGTERM when we end, in whatever way. It watches the
     *thread* that started it (prctl(2), PR_SET_PDEATHSIG), so start such a child from a thread that
@@ -54,6 +54,7 @@ class ChildOptions(NamedTuple):
     nice: int = 0
     private: bool = False
     keep_stderr: bool = False
+    shares_stderr: bool = False
     dies_with_parent: bool = False
     keep: tuple[int, ...] = ()
 
@@ -129,11 +130,13 @@ class Running:
 
 
 def start(argv: Sequence[str], options: ChildOptions | None = None) -> Running:
-    """Start `argv` in the background, its output discarded unless `keep_stderr`; `stop` ends it."""
+    """Start `argv` in the background; `stop` ends it. Its output is discarded, and its standard
+    error too unless the options say otherwise."""
     options = options or ChildOptions()
     captured = os.memfd_create("sexton-stderr") if options.keep_stderr else -1
     try:
-        streams = (subprocess.DEVNULL, captured if options.keep_stderr else subprocess.DEVNULL)
+        errors = captured if options.keep_stderr else subprocess.DEVNULL
+        streams = (subprocess.DEVNULL, None if options.shares_stderr else errors)
         child = _spawn(argv, streams, _before_exec(None, options), options)
     except BaseException:
         if captured >= 0:
@@ -171,7 +174,7 @@ def _before_exec(cpus: Iterable[int] | None, options: ChildOptions) -> Callable[
 
 def _spawn(
     argv: Sequence[str],
-    streams: tuple[int, int],
+    streams: tuple[int, int | None],
     before_exec: Callable[[], None] | None,
     options: ChildOptions = ChildOptions(),  # noqa: B008 - an immutable tuple
 ) -> subprocess.Popen[bytes]:

@@ -21,15 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sexton.cli.configuration import add_config, config_files
-from sexton.cli.listen import (
-    LISTEN,
-    add_web_config,
-    inherited_address,
-    open_address,
-    served_by,
-    url_at,
-)
-from sexton.cli.options import need_exporter, seconds
+from sexton.cli.listen import LISTEN, inherited_address, open_address, say_page, served_by, url_at
+from sexton.cli.options import add_web_config, need_exporter, seconds
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
@@ -58,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds", type=seconds, metavar="N", help="with --once: how long to watch (default 10)"
     )
     parser.add_argument("--listen-fd", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--token-fd", type=int, help=argparse.SUPPRESS)
     add_config(parser)
 
 
@@ -74,8 +68,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     """Serve a recording that a recorder writes."""
-    import sys
-
     from sexton.export.server import Site, serve
     from sexton.store.layout import require_recording
 
@@ -86,12 +78,16 @@ def _serve(args: argparse.Namespace) -> int:
     else:
         address, web = open_address(args)
         print(url_at(address, web), flush=True)
+    token = None if args.token_fd is None else _inherited_token(args.token_fd)
+    return serve(Site(directory, address, web, say_page, token))
 
-    def said(url: str) -> None:
-        if "?" in url:  # with a token
-            print(f"sexton: explorer: {url}", file=sys.stderr, flush=True)
 
-    return serve(Site(directory, address, web, said))
+def _inherited_token(handle: int) -> str:
+    """The token that a recorder printed, out of a file in memory: all users see our arguments."""
+    import os
+
+    with open(handle, "rb", closefd=True) as stream:
+        return os.pread(stream.fileno(), 4096, 0).decode("ascii")
 
 
 def _record(args: argparse.Namespace) -> int:

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 
 from sexton.cli import output
 from sexton.cli.configuration import add_config, config_files
-from sexton.cli.listen import add_web_config, served_by
-from sexton.cli.options import add_json, need_exporter, need_recorder
+from sexton.cli.listen import served_by
+from sexton.cli.options import add_json, add_web_config, need_exporter, need_recorder
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:

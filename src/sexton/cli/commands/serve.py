@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
     from sexton.cli.progress import working
     from sexton.explorer.server.server import Setup, serve
-    from sexton.web.server import read_token
+    from sexton.web.address import read_token
 
     if not args.host:
         raise CommandError("--host: an empty address; 0.0.0.0 or :: are all")

@@ -26,7 +26,8 @@ from sexton.explorer.server.api import Site
 from sexton.explorer.server.app import Explorer
 from sexton.sandbox import confine, limits_for
 from sexton.store.layout import is_locked, require_recording
-from sexton.web.server import Server, bind, door_of, end_on_signals
+from sexton.web.address import bind, door_of
+from sexton.web.server import Server, end_on_signals
 
 if TYPE_CHECKING:
     from sexton.explorer.tiles.view import View
