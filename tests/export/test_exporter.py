@@ -86,8 +86,10 @@ def test_before_the_first_reading_there_is_no_state_at_all(live, exporting):
     exporter.refresh()
     found = scraped(exporter)
     assert found["sexton_recorder_up"] == 0
-    assert found["sexton_exporter_failures_total"] == 1
+    assert found["sexton_exporter_failures_total"] == 0  # a recorder has just begun
     assert "sexton_verdict" not in found
+    assert "sexton_recorder_last_reading_timestamp_seconds" not in found
+    assert once(live.directory).value(f.RECORDER) == 0
 
 
 def test_a_recorder_that_was_killed_is_down_at_once(live, exporting):
@@ -172,6 +174,7 @@ def test_a_status_of_anybody_is_only_half_believed(live, exporting, status):
 
 def test_a_damaged_recording_is_a_failure_and_no_wrong_value(live, exporting, capfd):
     live.write(SECONDS)
+    live.end()
     exporter = exporting(live.directory)
     (place,) = (live.directory / "open").iterdir()
     for file in place.iterdir():

@@ -63,11 +63,11 @@ def once(directory: Path, pace: Pace = Pace()) -> Samples:  # noqa: B008 - immut
 
 
 class _State(NamedTuple):
-    """The page of one refresh, and the last reading in it: at -inf if it is of another boot."""
+    """The page of one refresh, and its last reading: at -inf if there is none of this boot."""
 
     page: Page
     mono_s: float
-    wall_s: float
+    wall_s: float | None
 
 
 class Exporter:

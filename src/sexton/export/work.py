@@ -8,6 +8,7 @@ pay for that, nor hang with a disk, nor end with a reader that crashes.
 from __future__ import annotations
 
 import time
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ JUDGED_S, CURRENT_S = 300.0, 75.0
 
 
 class Answer(NamedTuple):
-    """Samples up to the last reading of `boot_id` at `mono_s` and `wall_s`.
+    """Samples up to the last reading of `boot_id` at `mono_s` and `wall_s`, if there is one.
 
     `kernel` are observations of cores up to `seen_s`. `live`: a recorder holds the directory.
     `spent_s` is the CPU time of this answer, `served_s` that of the process it was forked from.
@@ -43,7 +44,7 @@ class Answer(NamedTuple):
     samples: Samples
     boot_id: str
     mono_s: float
-    wall_s: float
+    wall_s: float | None
     live: bool
     kernel: Counts | None = None
     seen_s: float = 0.0
@@ -69,10 +70,14 @@ class MetricsWork:
         self._served_s = time.process_time()
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> Answer:
-        recording = self._followed.recording
-        found = _judged(recording) if name == "judged" else _current(recording, *arguments)
-        live, spent_s = self._followed.live, time.process_time()
-        return found._replace(live=live, spent_s=spent_s, served_s=self._served_s)
+        recording, live = self._followed.recording, self._followed.live
+        if live and not recording.segments:  # its first readings take a few seconds
+            found = Answer(Samples(), "", -inf, None, live)
+        elif name == "judged":
+            found = _judged(recording)
+        else:
+            found = _current(recording, *arguments)
+        return found._replace(live=live, spent_s=time.process_time(), served_s=self._served_s)
 
 
 def _judged(recording: Recording) -> Answer:
