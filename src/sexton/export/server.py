@@ -64,12 +64,25 @@ class Metrics:
 
     async def _metrics(self, scope: Scope, send: Send) -> None:
         given = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        gzipped = "gzip" in given.get(b"accept-encoding", "")
+        gzipped = _takes_gzip(given.get(b"accept-encoding", ""))
         content, kind = self._scrape(given.get(b"accept", ""), gzipped)
         headers = {b"content-type": kind.encode(), b"vary": b"accept, accept-encoding"}
         if gzipped:
             headers[b"content-encoding"] = b"gzip"
         await _send(send, 200, content, headers)
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding header names gzip, and not with the weight 0.
+
+    >>> [_takes_gzip(each) for each in ("deflate, GZIP;q=0.5", "gzip;q=0, br", "x-gzip", "")]
+    [True, False, False, False]
+    """
+    for each in accepted.lower().split(","):
+        name, _, weight = each.partition(";")
+        if name.strip() == "gzip":
+            return weight.strip().removeprefix("q=").strip("0.") != "" or not weight
+    return False
 
 
 async def _runbook(name: str, send: Send, *, html: bool) -> None:
