@@ -61,7 +61,8 @@ class LiveRecording:
         self._segment.flush(rows, STATES)
 
     def status(self, **values: object) -> None:
-        (self.directory / "status.json").write_text(json.dumps(values))
+        content = json.dumps({"at": time.time(), **values})
+        (self.directory / "status.json").write_text(content)
 
     def end(self) -> None:
         """As if the recorder had been killed."""

@@ -114,6 +114,45 @@ def test_old_values_are_left_out(live, exporting):
     assert not any(name.startswith(("sexton_verdict", "sexton_memcgs")) for name in found)
 
 
+@pytest.mark.parametrize(
+    ("age_s", "problem", "expected"), [(0, "", 0), (0, "No space left", 1), (40, "", 1)]
+)
+def test_a_recorder_that_cannot_write_says_so_for_as_long_as_it_runs(
+    live, exporting, age_s, problem, expected
+):
+    """On a full disk its status cannot be replaced either, and its readings grow old."""
+    live.write([100.0 + age for age in SECONDS])
+    live.status(at=time.time() - age_s, problem=problem)
+    exporter = exporting(live.directory)
+    exporter.refresh()
+    found = scraped(exporter)
+    assert found["sexton_recorder_problem"] == expected
+    assert found["sexton_recorder_up"] == 0
+    assert "sexton_memcgs_dying" not in found
+    assert once(live.directory).value(f.PROBLEM) == expected
+
+
+def test_of_a_recorder_that_ended_nobody_knows_whether_it_could_write(live, exporting):
+    live.write(SECONDS)
+    live.status(problem="No space left on device")
+    live.end()
+    exporter = exporting(live.directory)
+    exporter.refresh()
+    assert "sexton_recorder_problem" not in scraped(exporter)
+
+
+def test_a_recorder_is_down_once_its_last_reading_is_not_fresh(live, exporting):
+    """Also between two refreshes, and while one of them takes long."""
+    live.write([29.5 + age for age in SECONDS])
+    exporter = exporting(live.directory)
+    exporter.refresh()
+    until = time.monotonic() + 30
+    while scraped(exporter)["sexton_recorder_up"] == 1:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert scraped(exporter)["sexton_memcgs_dying"] == 7
+
+
 def test_values_grow_old_between_two_refreshes(live, exporting):
     live.write(SECONDS)
     exporter = exporting(live.directory, Pace(stale_s=0.5))

@@ -24,7 +24,7 @@ from sexton.explorer.tiles.processes import ForkServer, Gone
 from sexton.export import families as f
 from sexton.export.exposition import Page, Totals
 from sexton.export.samples import Counts, Samples
-from sexton.export.work import CURRENT_S, JUDGED_S, Answer, MetricsWork
+from sexton.export.work import CURRENT_S, FRESH_S, JUDGED_S, Answer, MetricsWork
 from sexton.model.diagnosis import Exit
 from sexton.model.text import printable
 
@@ -42,7 +42,7 @@ class Pace(NamedTuple):
     refresh_s: float = 15.0
     judge_s: float = 60.0
     calm_s: float = JUDGED_S  # as long as what is judged, so that no second is left out
-    fresh_s: float = 30.0
+    fresh_s: float = FRESH_S
     stale_s: float = 60.0
     idle_s: float = 600.0
 
@@ -58,16 +58,21 @@ def once(directory: Path, pace: Pace = Pace()) -> Samples:  # noqa: B008 - immut
         samples.update(work.answer("judged", ()).samples)
     samples.add(f.BUILD, 1, __version__)
     samples.add(f.RECORDER, int(found.live and of_now and age_s <= pace.fresh_s))
+    samples.add(f.PROBLEM, found.problem)
     samples.add(f.LAST_READING, found.wall_s)
     return samples
 
 
 class _State(NamedTuple):
-    """The page of one refresh, and its last reading: at -inf if there is none of this boot."""
+    """The page of one refresh, what follows it once its last reading is not fresh any more, and
+    that reading: at -inf if there is none of this boot. `problem` was known at `asked_s`."""
 
     page: Page
+    late: Page
     mono_s: float
     wall_s: float | None
+    problem: bool | None
+    asked_s: float
 
 
 class Exporter:
@@ -108,7 +113,7 @@ class Exporter:
             if state is None or now - state.mono_s > self._pace.stale_s:
                 page = Page(self._without_readings(state))
             else:
-                page = state.page
+                page = state.page if now - state.mono_s <= self._pace.fresh_s else state.late
         return page.body(accept, gzipped)
 
     def run(self) -> None:
@@ -133,7 +138,7 @@ class Exporter:
         try:
             found = self._ask("current", self._seen_s, self._pace.refresh_s)
             if not self._is_of_now(found):
-                self._state = _State(Page(Samples()), -inf, found.wall_s)
+                self._state = self._state_of(found, Samples(), -inf)
                 return
             self._count_cores(found)
             self._publish(found)  # a verdict takes long on a node in trouble
@@ -194,13 +199,19 @@ class Exporter:
                 samples.update(judged.samples)
         if self._kernel is not None:
             samples.add(f.CORE_KERNEL, self._kernel)
-        fresh = time.monotonic() - found.mono_s <= self._pace.fresh_s
-        samples.add(f.RECORDER, int(found.live and fresh))
+        samples.add(f.RECORDER, int(found.live))
         samples.add(f.LAST_READING, found.wall_s)
+        samples.add(f.PROBLEM, found.problem)
         with self._lock:
             self._add_own(samples)
             self._totals.apply(samples)
-            self._state = _State(Page(samples), found.mono_s, found.wall_s)
+            self._state = self._state_of(found, samples, found.mono_s)
+
+    def _state_of(self, found: Answer, samples: Samples, mono_s: float) -> _State:
+        late = samples.copy()
+        late.put(f.RECORDER, (), 0)
+        known = found.wall_s, found.problem, time.monotonic()
+        return _State(Page(samples), Page(late), mono_s, *known)
 
     def _without_readings(self, state: _State | None) -> Samples:
         """What can be said while nothing is read: the recorder is not at work. After a pause in
@@ -208,7 +219,10 @@ class Exporter:
         samples = Samples()
         if self._tried:
             samples.add(f.RECORDER, 0)
-            samples.add(f.LAST_READING, None if state is None else state.wall_s)
+            if state is not None:
+                samples.add(f.LAST_READING, state.wall_s)
+                asked = time.monotonic() - state.asked_s <= self._pace.stale_s
+                samples.add(f.PROBLEM, state.problem if asked else None)
         self._add_own(samples)
         return samples
 

@@ -23,7 +23,7 @@ from sexton.explain.registry import all_rules
 from sexton.explorer.tiles.follow import GrowingRecording
 from sexton.export.current import current
 from sexton.export.judged import judged
-from sexton.export.recorder import add_status, read_status
+from sexton.export.recorder import add_status, cannot_write, read_status
 from sexton.export.samples import Counts, Samples
 from sexton.replay.span import Span
 from sexton.replay.window import window
@@ -32,12 +32,15 @@ from sexton.store.recording import Recording
 #: How much is judged, and how much is read for what is current: two readings of every table that is
 #: read at least each half minute.
 JUDGED_S, CURRENT_S = 300.0, 75.0
+#: A reading that is older is not fresh, and a recorder's status that is older could not be written.
+FRESH_S = 30.0
 
 
 class Answer(NamedTuple):
     """Samples up to the last reading of `boot_id` at `mono_s` and `wall_s`, if there is one.
 
-    `kernel` are observations of cores up to `seen_s`. `live`: a recorder holds the directory.
+    `kernel` are observations of cores up to `seen_s`. `live`: a recorder holds the directory;
+    `problem`: it can write nothing (`None`: unknown).
     `spent_s` is the CPU time of this answer, `served_s` that of the process it was forked from.
     """
 
@@ -48,6 +51,7 @@ class Answer(NamedTuple):
     live: bool
     kernel: Counts | None = None
     seen_s: float = 0.0
+    problem: bool | None = None
     spent_s: float = 0.0
     served_s: float = 0.0
 
@@ -71,13 +75,20 @@ class MetricsWork:
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> Answer:
         recording, live = self._followed.recording, self._followed.live
+        status = read_status(recording.path)
         if live and not recording.segments:  # its first readings take a few seconds
             found = Answer(Samples(), "", -inf, None, live)
         elif name == "judged":
             found = _judged(recording)
         else:
             found = _current(recording, *arguments)
-        return found._replace(live=live, spent_s=time.process_time(), served_s=self._served_s)
+            add_status(found.samples, status)
+        return found._replace(
+            live=live,
+            problem=cannot_write(status, FRESH_S) if live else None,
+            spent_s=time.process_time(),
+            served_s=self._served_s,
+        )
 
 
 def _judged(recording: Recording) -> Answer:
@@ -91,7 +102,6 @@ def _current(recording: Recording, since_s: float, span_s: float) -> Answer:
     """The last readings; see `current.current`."""
     span = last_seconds(recording, CURRENT_S)
     found = current(window(recording, span).window, since_s, span_s)
-    add_status(found.samples, read_status(recording.path))
     known = found.samples, span.boot_id, *span.end
     return Answer(*known, live=False, kernel=found.kernel, seen_s=found.seen_s)
 
