@@ -2,8 +2,8 @@
 
 Every number is a ratio against a peer measured in the same run, with its promise. A missed promise
 is printed as missed; nothing here asserts, so that a slow machine fails no test. ``python -m bench
-recorder`` measures only the recorder; so do ``profile``, ``web`` and ``house``. A partial run is
-written to its own file, because docs/bench.md shows only complete runs.
+recorder`` measures only the recorder; so do ``exporter``, ``profile``, ``web`` and ``house``. A
+partial run is written to its own file, because docs/bench.md shows only complete runs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 
 import sexton
+from bench import exporter
 from bench.crowd import crowd
 from bench.measure import census, diagnose_cost, start_up, watchers
 from bench.recorder.plan import add_options, plan
@@ -33,7 +34,7 @@ README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "bench.md"
 _ROWS = re.compile(r"(?<=<!-- bench rows: begin -->\n).*?(?=<!-- bench rows: end -->)", re.DOTALL)
 _BLOCK = re.compile(r"(<!-- bench table: begin -->\n).*?(<!-- bench table: end -->)", re.DOTALL)
-WHAT = ("house", "recorder", "profile", "web")
+WHAT = ("house", "recorder", "exporter", "profile", "web")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -65,6 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
         _house(take)
     if "recorder" in wanted:
         notes += measure(planned, take).notes
+    if "exporter" in wanted:
+        with crowd(processes=1_000, cgroups=1_000):
+            exporter.measure(planned.sexton, take)
     if "profile" in wanted:
         # Imported late: the crowd's thousand processes are copies of this one, and perf records
         # every library that each of them maps.

@@ -154,9 +154,9 @@ def hierarchy() -> Path:
 
 
 @contextmanager
-def account() -> Iterator[Account]:
+def account(name: str = "cost") -> Iterator[Account]:
     """A cgroup whose remaining processes are killed at the end."""
-    directory = hierarchy() / f"sexton-bench-cost-{os.getpid()}"
+    directory = hierarchy() / f"sexton-bench-{name}-{os.getpid()}"
     directory.mkdir()
     ours = Account(directory)
     try:

@@ -84,7 +84,7 @@ def node_exporter(*collectors: str) -> Callable[[RunSpec], Run | str]:
         found = find("prometheus-node-exporter") or find("node_exporter")
         if found is None:
             return "not installed: scripts/system-packages unpacks it"
-        port = _free_port()
+        port = free_port()
         listen = f"--web.listen-address=127.0.0.1:{port}"
         argv = (found, listen, *(f"--collector.{collector}" for collector in collectors))
         scraper = Scraper(port)
@@ -133,7 +133,7 @@ def _program(name: str, argv: tuple[str, ...], spec: RunSpec) -> Program:
     return Program(name, argv, spec.seconds)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
