@@ -45,6 +45,19 @@ def test_half_a_request_is_not_waited_for_and_many_lock_nobody_out() -> None:
         assert server.get("/").status == 200
 
 
+def test_halves_from_many_addresses_lock_nobody_out_either() -> None:
+    """Each is closed after ten seconds, and comes again."""
+    with stand_in() as server, contextlib.ExitStack() as held:
+        for number in range(3 * (MOST_OF_ONE - 1)):
+            source = f"127.0.0.{2 + number % 3}", 0
+            half = held.enter_context(
+                socket.create_connection(("127.0.0.1", server.port), 20, source)
+            )
+            half.sendall(b"GET / HTTP/1.1\r\nHost: local")
+        for _ in range(5):
+            assert server.get("/").status == 200
+
+
 def test_one_peer_holds_only_so_many_connections() -> None:
     with stand_in() as server, contextlib.ExitStack() as held:
         ends = []

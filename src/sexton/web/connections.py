@@ -1,8 +1,10 @@
 """Connections as the server takes them: who may hold how many, and for how long.
 
 uvicorn alone waits forever for the rest of a request, so a few hundred halves of one would lock
-everyone out. So are clients let go that do not read their answer, and TLS handshakes that do not
-end: those are counted per address from the first packet on, and the oldest gives way to a new one.
+everyone out. Each is let go after some seconds; from several addresses they would come again as
+fast, so the oldest gives way to a new connection. So are clients let go that do not read their
+answer, and TLS handshakes that do not end: those are counted per address from the first packet on,
+and there, too, the oldest gives way.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ import asyncio
 import errno
 import ipaddress
 import socket
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,6 +34,8 @@ REQUEST_S = 10.0
 ANSWER_S, LEAST_TAKEN = 20.0, 64 << 10
 #: Connections per address; a page uses six, and all users of a tunnel share one address.
 MOST_OF_ONE = 128
+#: Connections at a time; a page uses six. The one that has owed a request for longest gives way.
+MOST_CONNECTIONS = 256
 #: TLS handshakes at a time; one takes milliseconds unless its client is slow on purpose.
 MOST_HANDSHAKES = 256
 #: How long to wait when no file descriptor or memory is left for a connection.
@@ -51,8 +56,9 @@ class LimitedProtocol(H11Protocol):
         self._waiting: asyncio.TimerHandle | None = None
         self._draining: asyncio.TimerHandle | None = None
         self._refused = False
+        self._owes_since = time.monotonic()
         if self.tls is not None and not self.tls.admits(transport.get_extra_info("peercert")):
-            self._refuse()
+            self.refuse()
         else:
             self._expect()
 
@@ -61,7 +67,7 @@ class LimitedProtocol(H11Protocol):
         if idle and self.web is not None:
             self.web.look()
             if self.web.tls is not self.tls:
-                self._refuse()  # its client comes back, and is checked by the rules of now
+                self.refuse()  # its client comes back, and is checked by the rules of now
         if self._refused:
             return
         super().data_received(data)
@@ -72,6 +78,7 @@ class LimitedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._owes_since = time.monotonic()
         if self.timeout_keep_alive_task is not None:  # keep-alive has its own timer
             self._rest()
         self._drain()
@@ -87,7 +94,13 @@ class LimitedProtocol(H11Protocol):
         self.place.close()
         super().connection_lost(exc)
 
-    def _refuse(self) -> None:
+    def owes_since(self) -> float | None:
+        """Since when its client owes a request; `None` while one is answered, or at its end."""
+        answering = self.cycle is not None and not self.cycle.response_complete
+        return None if answering or self.transport.is_closing() else self._owes_since
+
+    def refuse(self) -> None:
+        """Close it without an answer."""
         self._refused = True
         self.transport.abort()
 
@@ -117,6 +130,13 @@ class LimitedProtocol(H11Protocol):
         self._waiting = None
         if not self.transport.is_closing():
             self.transport.close()
+
+
+def make_room(connections: Iterable[LimitedProtocol]) -> None:
+    """Close the connection that has owed a request for longest, if one does."""
+    owing = [(since, id(each), each) for each in connections if (since := each.owes_since())]
+    if owing:
+        min(owing)[2].refuse()
 
 
 class Reception:

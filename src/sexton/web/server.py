@@ -14,21 +14,18 @@ import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
 from sexton.web.access import Access
-from sexton.web.connections import LimitedProtocol, Reception
+from sexton.web.connections import MOST_CONNECTIONS, LimitedProtocol, Reception, make_room
 from sexton.web.guard import App
 
 if TYPE_CHECKING:
     import ssl
 
     from sexton.web.config import WebConfig
-
-#: Concurrent connections; a page uses six.
-_MOST_CONNECTIONS = 256
 
 
 class Server(uvicorn.Server):
@@ -58,7 +55,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=_MOST_CONNECTIONS,
+                limit_concurrency=MOST_CONNECTIONS,
                 timeout_graceful_shutdown=1,
             )
         )
@@ -102,6 +99,9 @@ class Server(uvicorn.Server):
 
     def _begin(self) -> tuple[LimitedProtocol, ssl.SSLContext | None] | None:
         """A protocol for a new connection, and the TLS context in force."""
+        held = self.server_state.connections
+        if len(held) >= MOST_CONNECTIONS - 1:  # at that number uvicorn answers with an error
+            make_room(cast("set[LimitedProtocol]", held))
         protocol = LimitedProtocol(self.config, self.server_state, self.lifespan.state)
         web = self._web
         if web is None:
