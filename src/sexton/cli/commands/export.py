@@ -171,8 +171,10 @@ def _watched(args: argparse.Namespace) -> Samples:
     """Watch this node as `diagnose` does."""
     from math import inf
 
+    from sexton import __version__
     from sexton.cli.window import watch
     from sexton.explain.diagnosis import diagnose
+    from sexton.export import families
     from sexton.export.current import current
     from sexton.export.judged import judged
 
@@ -180,4 +182,5 @@ def _watched(args: argparse.Namespace) -> Samples:
     window, cost = watch(args, "export")
     found = current(window, -inf, window.seconds).samples
     found.update(judged(window, diagnose(window, cost)))
+    found.add(families.BUILD, 1, __version__)
     return found
