@@ -21,7 +21,6 @@ from pathlib import Path
 from types import FrameType
 
 import sexton
-from bench import exporter
 from bench.crowd import crowd
 from bench.measure import census, diagnose_cost, start_up, watchers
 from bench.recorder.plan import add_options, plan
@@ -68,6 +67,8 @@ def main(arguments: list[str] | None = None) -> int:
         notes += measure(planned, take).notes
     if "exporter" in wanted:
         with crowd(processes=1_000, cgroups=1_000):
+            from bench import exporter  # late, as below
+
             exporter.measure(planned.sexton, take)
     if "profile" in wanted:
         # Imported late: the crowd's thousand processes are copies of this one, and perf records

@@ -21,9 +21,9 @@ PEER = "node_exporter +3"
 _EVERY_S, _SCRAPES = 15.0, 12
 #: Scrapes one after another, so that the cost of one is not lost in that of refreshing.
 _IN_A_ROW = 300
-_CPU, _ONE, _SERIES = (
-    "export, CPU at a scrape every 15 s", "one scrape of export, CPU", "series of export on this node"
-)  # fmt: skip
+_CPU = "export, CPU at a scrape every 15 s"
+_ONE = "export, CPU of one scrape"
+_SERIES = "export, series of this node"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _rows(here: Target, beside: Target) -> list[Measured]:
     return [
         Measured(_CPU, shares[0], f"{PEER} {shares[1]}", mine / theirs, 0.5, "≤ 1/2"),
         against_limit(_ONE, 1000 * _of_one(here), 5, "ms", ""),
-        against_limit(_SERIES, series[0], 400, "", ""),
+        against_limit(_SERIES, series[0], 400, "series", ""),
         Measured(
             _SERIES, str(series[0]), f"{PEER} {series[1]:,}", series[0] / series[1], None,
             "for comparison",
@@ -141,5 +141,5 @@ def _not_run(reason: str) -> list[Measured]:
     return [
         Measured(_CPU, f"not run: {reason}", PEER, None, 0.5, "≤ 1/2"),
         against_limit(_ONE, None, 5, "ms", reason),
-        against_limit(_SERIES, None, 400, "", reason),
+        against_limit(_SERIES, None, 400, "series", reason),
     ]
