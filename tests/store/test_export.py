@@ -135,17 +135,12 @@ def test_csv_holds_hostile_names_escaped_and_no_formula(tmp_path: Path):
     assert b"\0" not in raw
 
 
-def test_numbers_that_json_lacks_are_null_and_what_is_unknown_is_empty(tmp_path: Path):
-    from sexton.model.rows.recorder import Alarm, RecorderCost
+def test_what_is_unknown_is_empty(tmp_path: Path):
+    from sexton.model.rows.recorder import RecorderCost
 
     place = tmp_path / "rec"
-    alarm = Alarm("mark", "x", "y", float("nan"), float("inf"))
     cost = RecorderCost(1, 2, None, 4, 5, 6, 7)
-    flush = {Alarm: [Batch(1.0, 1.0, (alarm,))], RecorderCost: [Batch(1.0, 1.0, (cost,))]}
-    write_sealed(place, [flush], 1)
-    export_tables(Recording(place), tmp_path / "j", Wanted([Alarm], format="jsonl"))
-    document = json.loads((tmp_path / "j/alarm.jsonl").read_text())
-    assert (document["start_s"], document["end_s"]) == (None, None)
+    write_sealed(place, [{RecorderCost: [Batch(1.0, 1.0, (cost,))]}], 1)
     export_tables(Recording(place), tmp_path / "c", Wanted([RecorderCost], format="csv"))
     assert (tmp_path / "c/recorder_cost.csv").read_text().splitlines()[1] == "1,1,0,1,2,,4,5,6,7"
 

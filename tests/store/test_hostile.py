@@ -33,8 +33,10 @@ from tests.support.cli import ENVIRONMENT, SEXTON, reader_of, sexton
 from tests.support.recordings import (
     WALL_S,
     cores,
+    manifest_of,
     marks,
     replace_table,
+    resign,
     simple,
     table_of,
     write_open,
@@ -245,7 +247,7 @@ def test_codes_that_lead_out_of_their_dictionary_are_never_looked_up(tmp_path: P
     assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED]
 
 
-EVENT = tables()["kernel_event"]
+EVENT, ALARM = tables()["kernel_event"], tables()["alarm"]
 
 
 @pytest.mark.parametrize(
@@ -281,6 +283,33 @@ def test_numbers_that_are_no_whole_numbers_are_damage(tmp_path: Path, column: pa
     assert recording.segments[0].batches(CORE) == []
     assert any("column cpu" in problem for problem in recording.problems)
     assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e300])
+def test_a_time_that_is_none_is_damage_in_any_column(tmp_path: Path, value: float):
+    """A diagnosis failed on an alarm that ended at no time, and `verify` called it whole."""
+    alarm = ALARM("nic_reset", "eth0", "a", 1.0, 2.0)
+    segment = write_sealed(tmp_path, [{**simple(1.0), ALARM: [Batch(2.0, WALL_S + 2.0, (alarm,))]}])
+    found = pq.read_table(pa.BufferReader(table_of(segment, "alarm")))
+    place = found.column_names.index("end_s")
+    replace_table(segment, "alarm", parquet(found.set_column(place, "end_s", pa.array([value]))))
+    assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED]
+    ended = sexton("diagnose", "--from", tmp_path)
+    assert (ended.returncode, ended.stderr) == (3, b"")
+
+
+def test_what_readers_would_refuse_is_not_written():
+    rows = tuple(ALARM("mark", "x", "y", 1.0, end_s) for end_s in (2.0, float("nan"), 1e13))
+    batch, refused = encode(ALARM, [Batch(1.0, WALL_S, rows)])
+    assert (batch.column("end_s").to_pylist(), refused) == ([2.0], 2)
+
+
+def test_states_of_a_compacted_hour_that_names_no_source_are_shown(tmp_path: Path):
+    """`recording info` looked every source up in them."""
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    resign(segment, {**manifest_of(segment), "compacted": {}})
+    ended = sexton("recording", "info", tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_statistics_that_differ_from_the_columns_are_damage(tmp_path: Path):

@@ -37,7 +37,7 @@ def odd_rows() -> dict[type[Row], list[Batch[Any]]]:
         "kernel_event": [("reset", "nic", "a\nb", 5, None, {"nic": "eth0", "queue": 3})],
         "stack_count": [(7, 0, 1, 1, "a) R", ("do_idle", "\udcfe"), 2**62)],
         "controller": [("memory", 4, 2000, True), ("cpu", 0, 1, False)],
-        "alarm": [("mark", "", "", -0.5, float("inf"))],
+        "alarm": [("mark", "", "", -0.5, 3600.0)],
         "cgroup_census": [("v1", None, None, "here", None, 3, None, "walk", "refused")],
     }
     kinds = tables()

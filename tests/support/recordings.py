@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sexton.model.row import Row, fields_of
 from sexton.model.window import Batch, SourceState
 from sexton.store.journal import OpenSegment
-from sexton.store.layout import MANIFEST, TABLES, prepare, segment_name
+from sexton.store.layout import MANIFEST, MOST_S, TABLES, prepare, segment_name
 from sexton.store.schema import tables
 from sexton.store.sealed import seal
 
@@ -58,7 +58,7 @@ def _values(hint: Any, unsigned: bool) -> st.SearchStrategy[Any]:
         return st.lists(_values(arguments[0], unsigned), max_size=4).map(tuple)
     if origin is not None and issubclass(origin, Mapping):
         return st.dictionaries(TEXT, TEXT | st.integers(), max_size=3)
-    simple = {bool: st.booleans(), float: st.floats(), str: TEXT}
+    simple = {bool: st.booleans(), float: st.floats(-MOST_S, MOST_S), str: TEXT}
     return simple.get(hint, UNSIGNED if unsigned else SIGNED)
 
 

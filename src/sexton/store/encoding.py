@@ -31,6 +31,7 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from sexton.model.row import Row, fields_of
 from sexton.model.window import Batch, values_getter
+from sexton.store.layout import MOST_S
 
 MONO, WALL, POSITION = TIME = ("read_mono_s", "read_wall_s", "read_position")
 #: A block that unpacks to more is not ours.
@@ -136,7 +137,10 @@ def _packed(head: Sequence[object], body: Sequence[bytes]) -> bytes:
 
 
 def _column(kind: str, values: Sequence[Any], required: bool) -> tuple[str, bytes]:
-    """One column's form and bytes; raises one of `_UNFIT` for a value that is not of its type."""
+    """One column's form and bytes; raises one of `_UNFIT` for a value that is not of its type, or
+    that readers refuse."""
+    if kind == "d" and not all(value is None or -MOST_S <= value <= MOST_S for value in values):
+        raise ValueError("not a number that is recorded")
     if kind in ("q", "Q", "d"):
         try:
             if kind == "d" or float not in set(map(type, values)):

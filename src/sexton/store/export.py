@@ -170,7 +170,7 @@ class _Lines:
         self._names = schema.names
 
     def write(self, content: pa.Table) -> None:
-        safe = pa.table([_finite(_escaped(column)) for column in content.columns], self._names)
+        safe = pa.table([_escaped(column) for column in content.columns], self._names)
         for batch in safe.to_batches(max_chunksize=_ROWS):
             lines = (json.dumps(row, separators=(",", ":")) + "\n" for row in batch.to_pylist())
             self._stream.write("".join(lines).encode())
@@ -223,13 +223,6 @@ def _mapped(column: pa.ChunkedArray, change: Callable[[str], str]) -> pa.Chunked
         coded = coded.combine_chunks()
     changed = pa.array([change(text) for text in coded.dictionary.to_pylist()], pa.string())
     return pa.chunked_array([changed.take(coded.indices)])
-
-
-def _finite(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """NaN and infinity as null: JSON has neither."""
-    if not pa.types.is_floating(column.type):
-        return column
-    return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
 
 
 def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:

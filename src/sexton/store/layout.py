@@ -389,7 +389,8 @@ TABLES = "tables.zip"
 _MOST_MANIFEST = 16 << 20
 #: More tables or sources than any version will have.
 _MOST_TABLES = 2000
-#: Later times are invalid: UNIX seconds of the year 33,658.
+#: Later times are invalid, as are larger numbers with a fraction, which are seconds, milliseconds
+#: and percent: UNIX seconds of the year 33,658.
 MOST_S = 1e12
 
 
@@ -456,7 +457,9 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
         raise ValueError("not a span")
     check_states(manifest.get("states", []))
     compacted = manifest.get("compacted", {})
-    for _, _, number in compacted.get("states", ()) if isinstance(compacted, dict) else ():
+    if not isinstance(compacted, dict):
+        raise ValueError("not compacted")
+    for _, _, number in compacted.get("states", ()):
         if not _is_count(number):
             raise ValueError("not a number")
     for key in ("providers", "periods", "profile"):

@@ -171,11 +171,13 @@ def _check_values(wanted: _Expected, column: pa.ChunkedArray) -> None:
             missing = missing or chunk.dictionary.null_count
     if missing:
         raise StoreError(f"column {wanted.name} lacks a value that every row has")
-    if wanted.name in (MONO, WALL):
+    if wanted.type == pa.float64():
         for chunk in column.chunks:
-            times = chunk.to_numpy()
-            if len(times) and not -MOST_S <= times.min() <= times.max() <= MOST_S:  # refuses NaN
-                raise StoreError("a reading has no valid time")
+            some = numbers(chunk, absent=0)
+            if len(some) and not -MOST_S <= some.min() <= some.max() <= MOST_S:  # refuses NaN
+                is_time = wanted.name in (MONO, WALL)
+                what = "a reading has no valid time" if is_time else "not a number that is recorded"
+                raise StoreError(what if is_time else f"column {wanted.name}: {what}")
     if wanted.is_mapping:
         for text in column.unique().to_pylist():
             if text is not None:

@@ -189,7 +189,7 @@ def summarise(recording: Recording) -> Summary:
         found.start, found.end = recording.segments[0].start, before.end
         found.host = str(before.manifest.get("host", ""))
         found.sexton = str(before.manifest.get("sexton", ""))
-        found.sources = [SourceSum(last[key], dict(states[key])) for key in sorted(last)]
+        found.sources = [SourceSum(last[key], dict(states.get(key, {}))) for key in sorted(last)]
     found.alarms = _timed_rows(recording.segments, Alarm)
     found.marks = _timed_rows(recording.segments, Mark)
     found.notes = _timed_rows(recording.segments, RecorderNote)
@@ -224,7 +224,7 @@ def _on_disk(directory: Path) -> int:
 def _state_counts(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
     """In how many segments each source was in which state: (source, state, number)."""
     compacted = manifest.get("compacted")
-    if isinstance(compacted, dict):
+    if compacted is not None:
         for source, state, number in compacted.get("states", ()):
             yield str(source), str(state), int(number)
     else:
