@@ -181,6 +181,16 @@ def test_an_empty_reading_is_not_an_absent_one():
     assert window.why_missing(VmCounter).state == "ok"
 
 
+def test_a_slow_source_is_waited_for_in_a_snapshot_where_nothing_hangs():
+    """On a busy machine an archive of many processes was judged without them, called stuck in the
+    kernel, and its process was left behind."""
+    slow = Counter(lambda: [VmCounter("late", 1)] if time.sleep(0.2) is None else [])
+    host = Host(LiveFiles(), live=False)
+    with Sampler(host, [slow.source("a.slow", deadline_s=0.01)]) as sampler:
+        window = sampler.replay([(LiveFiles(), (10.0, 1000.0))])
+    assert (window.states["a.slow"].state, slow.closed) == ("ok", 1)
+
+
 def test_replay_reads_each_snapshot_once_with_its_own_time():
     counter = Counter()
     with Sampler(Host(LiveFiles(), live=False), [counter.source(period_s=0)]) as sampler:

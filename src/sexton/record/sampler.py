@@ -257,13 +257,14 @@ class Sampler:
         return self.window()
 
     def replay(self, snapshots: Iterable[tuple[Files, tuple[float, float]]]) -> Window:
-        """Read every source once per snapshot, as if it had been watched at those moments."""
+        """Read every source once per snapshot, as if it had been watched at those moments. Nothing
+        can hang in a snapshot, so none is given up: the command has a limit (`sexton.sandbox`)."""
         moving: MovingFiles | None = None
         for files, moment in snapshots:
             if moving is None:  # the one tree a source may keep hold of
                 self.host.files = moving = MovingFiles(files)
             moving.now, self.host.moment = files, moment
-            self._read(self._slots)
+            self._read(self._slots, patient=True)
         return self.window()
 
     def read_due(self, now: float, before_s: float = _NEVER_S) -> None:
@@ -362,8 +363,8 @@ class Sampler:
     def _is_stuck(self, slot: _Slot) -> bool:
         return slot.answer is not None and not slot.answer.done.is_set()
 
-    def _read(self, slots: Sequence[_Slot]) -> None:
-        """Read them one after the other.
+    def _read(self, slots: Sequence[_Slot], patient: bool = False) -> None:
+        """Read them one after the other. `patient`: wait for each, however long it takes.
 
         They are queued together: waking the worker for each would cost more than most reads.
         """
@@ -375,6 +376,10 @@ class Sampler:
         prompt = [slot for slot in free if slot not in slow]
         for slot in prompt:
             self._start(slot, self._worker)
+        if patient:
+            for slot in prompt:
+                assert slot.answer is not None
+                slot.answer.done.wait()
         self._await(prompt)
         for slot in slow:  # only now, so that the two threads do not keep waking each other
             assert self._aside is not None
