@@ -19,6 +19,7 @@ from sexton.model.rows.cgroup import (
     OfflineMemcg,
     WalkCost,
 )
+from sexton.model.rows.node import Node
 from tests.support.windows import make_window
 
 
@@ -108,6 +109,13 @@ def test_a_laden_subtree_is_reported_as_one():
     assert "in this subtree" in finding.summary
     assert "average since boot" not in evidence_text(finding)
     assert finding.missing[-1].what == "only /pod is mounted here"
+
+
+def test_an_uptime_of_nothing_gives_no_average():
+    """A made recording had 5e-324 s: the average was Infinity, which is no JSON."""
+    for uptime_s, there in ((5e-324, False), (7200.0, True)):
+        node = Node("n", "6.1", 2, "b", uptime_s, *[None] * 8)
+        assert ("average since boot" in evidence_text(look(census(3000), node))) == there
 
 
 def test_growing_while_few_is_told_and_is_no_problem():

@@ -197,9 +197,10 @@ def _growth_words(found: Tally) -> str:
     elif grown is not None and 0 < grown.by < ENOUGH.value:
         words.append("too few for a forecast")
     census = found.census
-    if found.uptime_s and census and census.dying and census.scope == "node":
-        hourly = census.dying * 3600 / found.uptime_s
-        words.append(f"{hourly:,.1f} an hour on average since boot ({seconds(found.uptime_s)})")
+    uptime_s = found.uptime_s or 0.0
+    if uptime_s >= 1 and census and census.dying and census.scope == "node":
+        hourly = census.dying * 3600 / uptime_s
+        words.append(f"{hourly:,.1f} an hour on average since boot ({seconds(uptime_s)})")
     return " · ".join(words) or "unknown (only one count)"
 
 

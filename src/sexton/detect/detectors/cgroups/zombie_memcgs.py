@@ -331,7 +331,7 @@ def _rates(
     if traced is not None:
         rates.append(_traced(traced))
     uptime = window.node.uptime_s if window.node else None
-    if uptime and census.scope == "node":
+    if uptime is not None and uptime >= 1 and census.scope == "node":
         average = (census.dying or 0) * 3600 / uptime
         rates.append(
             Evidence(
