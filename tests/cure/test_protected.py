@@ -62,6 +62,8 @@ def test_a_reason_from_a_configuration_cannot_disturb_a_terminal():
         "protect = 'x'",
         "[[allow]]\nname = 'kubelet.service'",
         "[[protect]",
+        "a = " + "[" * 50_000,
+        "a = " + "9" * 5_000,
     ],
 )
 def test_a_configuration_that_cannot_be_read_is_a_failure_and_never_an_empty_list(text: str):

@@ -102,6 +102,7 @@ def test_a_threshold_is_changed_for_the_run_and_for_all_that_share_it() -> None:
         (LOOP + "untl = 2026-12-01", "silence 1: untl: no setting 'untl'; did you mean 'until'?"),
         ('["\\u001b[2J"]', "\\x1b[2J: no setting"),
         ("a = " + "[" * 5000, "not TOML: "),
+        ("a = " + "9" * 5000, "not TOML: "),
     ],
 )
 def test_a_mistake_is_one_line_with_the_key_and_what_is_wrong(text: str, line: str) -> None:

@@ -122,7 +122,7 @@ def rules_of(text: str, path: str = CONFIG) -> tuple[Rule, ...]:
     """
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"{path}: {error}") from None
     if unknown := sorted(set(content) - {"protect"}):
         raise CommandError(f"{path}: unknown key {printable(unknown[0])!r}, expected [[protect]]")

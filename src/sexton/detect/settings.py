@@ -53,7 +53,7 @@ def parse(text: str, path: str, now_s: float) -> Settings:
     """
     try:
         document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"{path}: not TOML: {error}") from None
     reader = _Reader(path, now_s)
     reader.only(document, ("thresholds", "detectors", "silence", "patterns"), "")

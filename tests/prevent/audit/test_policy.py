@@ -95,6 +95,8 @@ def test_what_is_written_is_read_again_and_keeps_what_people_wrote():
     ("text", "words"),
     [
         ("[[agent]\n", "p: "),
+        ("a = " + "[" * 50_000, "p: invalid TOML"),
+        ("a = " + "9" * 5_000, "p: invalid TOML"),
         ('schema = "x"\n', "schema is 'x'"),
         ("[[agents]]\nunit = 'a'\n", "unknown key 'agents'"),
         ("[[agent]]\nowner = 'a'\n", "agent 1 has no unit"),

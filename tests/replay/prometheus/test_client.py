@@ -201,7 +201,8 @@ def test_credentials_are_read_from_files_and_sent(tmp_path):
 @pytest.mark.parametrize(
     "text",
     ["=", 'user = "x"', 'username = "x"', "ca_file = 1", 'headers = "x"',
-     'bearer_token_file = "/nonexistent/file"', '[headers]\nA = "b\\nc"', '[headers]\n"a b" = "c"'],
+     'bearer_token_file = "/nonexistent/file"', '[headers]\nA = "b\\nc"', '[headers]\n"a b" = "c"',
+     "a = " + "[" * 50_000, "a = " + "9" * 5_000],
 )  # fmt: skip
 def test_a_bad_config_is_one_line(tmp_path, text):
     config = tmp_path / "access.toml"

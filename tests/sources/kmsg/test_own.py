@@ -118,6 +118,7 @@ def test_a_file_holds_patterns_and_nothing_else() -> None:
     assert refused("pattern = 3").startswith("write [[pattern]]")
     assert refused("pattern = [3]").startswith("pattern 1: pattern: write [[pattern]]")
     assert refused("[[pattern]").startswith("not TOML")
+    assert refused("a = " + "9" * 5000).startswith("not TOML")
 
 
 def test_no_name_is_taken_twice_and_there_are_not_too_many() -> None:

@@ -53,7 +53,7 @@ def parse(text: str, path: str) -> tuple[Entry, ...]:
     """The entries of a policy; an invalid entry is an error, never skipped."""
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"{path}: invalid TOML: {error}") from None
     schema = values.get("schema", SCHEMA)
     if schema != SCHEMA:

@@ -92,7 +92,7 @@ class Access:
         """From a file; `SourceError` says what is wrong with it."""
         try:
             document = tomllib.loads(_small_file(path))
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise SourceMalformed(path, 0, str(error)) from None
         unknown = sorted(document.keys() - _KEYS)
         if unknown:

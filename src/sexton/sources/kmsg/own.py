@@ -54,7 +54,7 @@ def parse(text: str, path: str) -> tuple[Pattern, ...]:
     """The entries of one file; every mistake is a `CommandError` with file, entry and key."""
     try:
         document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"{path}: not TOML: {error}") from None
     entries = document.get("pattern")
     if set(document) != {"pattern"} or not isinstance(entries, list):
