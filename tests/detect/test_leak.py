@@ -102,10 +102,36 @@ def test_a_traced_leak_is_a_problem_whatever_the_number_of_the_dying(
     assert found(window).severity is severity
     finding = detect(window)
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, severity)
-    assert "leaking, 1,000" in finding.summary
+    assert "leaking" in finding.summary
+    assert "1,000 " in finding.summary
+    assert "/a" in finding.summary  # who leaves them
     pace = next(each for each in finding.evidence if each.what == "leak rate")
     assert "/a/job-*" in pace.value
     assert "UTC" in pace.value
+
+
+def test_what_was_removed_a_moment_ago_is_unknown_and_not_zero():
+    finding = detect(traced(every(1 / 45, 5.0), 5.0))
+    freed = next(each for each in finding.evidence if each.what.startswith("removed but not freed"))
+    assert freed.number is None
+    assert freed.value.startswith("unknown: 202 removals in 5.0 s, 202 more not yet released")
+
+
+def test_the_one_that_leaks_now_is_named_beside_the_one_that_left_the_most():
+    old = [(0.1 * n, f"/old/pod-{n}") for n in range(1, 901)]  # until second 90
+    new = [(100.0 + n, f"/a/job-{n}") for n in range(50)]
+    events = [
+        CgroupEvent(kind, number, path, int((died + early) * 1e9))
+        for number, (died, path) in enumerate([*old, *new])
+        for kind, early in (("mkdir", -0.05), ("rmdir", 0.0))
+    ]
+    counts = [
+        (moment, [census(sum(died <= moment for died, _ in [*old, *new]))])
+        for moment in (5.0 * n for n in range(31))
+    ]
+    summary = detect(make_window([(0.0, []), *counts, (150.0, events)], [CgroupEvent])).summary
+    assert "900 of them left under /old/pod-*" in summary
+    assert "leaking from /a/job-*, 1,000 within a minute" in summary
 
 
 def test_the_pace_is_of_the_stretch_in_which_it_leaked():

@@ -177,7 +177,7 @@ def detect(window: Window) -> Finding:
         NAME,
         Verdict.PRESENT,
         Severity.INFO if draining else severity,
-        _summary(census, (found, nameless), moved, draining=draining) + _arrival(going_on),
+        _summary(census, (found, nameless), moved, draining=draining) + _arrival(going_on, found),
         entities={
             "cgroup": names([*(owner.path for owner in found), *(owner.exact for owner in found)]),
             "unit": names(owner.unit for owner in found),
@@ -299,13 +299,18 @@ def _leaking(window: Window, going_on: Leak | None) -> list[Evidence]:
     ]
 
 
-def _arrival(going_on: Leak | None) -> str:
+def _arrival(going_on: Leak | None, found: list[Owner]) -> str:
+    """When there are too many, and who leaves them, unless the first of `found` says so."""
     if going_on is None or going_on.severity is None:
         return ""
     more = "another " if going_on.passed else ""
     soon = going_on.arrives_s < 60
     when = "within a minute" if soon else f"in {seconds(going_on.arrives_s)} at this rate"
-    return f"; leaking, {more}{TOO_MANY.value:,.0f} {when}"
+    # The summary names who left the most, or holds the most memory: another one may leak now.
+    first = next((owner.path for owner in found if owner.dying is not None), None)
+    said = first is not None and f"{going_on.shown}/".startswith(f"{first.rstrip('/')}/")
+    source = f" from {going_on.shown}" if going_on.shown and not said else ""
+    return f"; leaking{source}, {more}{TOO_MANY.value:,.0f} {when}"
 
 
 def _rates(
@@ -349,7 +354,11 @@ def _rates(
 
 
 def _traced(traced: Deaths) -> Evidence:
+    number: float | None = float(len(traced.unreleased))
     value = f"{len(traced.unreleased):,} of {count(len(traced.all), 'removal')}"
+    if traced.pending and traced.seconds <= GRACE.value:
+        # None could be called a zombie yet: that is not zero.
+        number, value = None, f"unknown: {count(len(traced.all), 'removal')}"
     value += f" in {seconds(traced.seconds)}"
     if traced.pending:
         value += f", {len(traced.pending):,} more not yet released"
@@ -363,7 +372,7 @@ def _traced(traced: Deaths) -> Evidence:
         "0",
         "memory cgroups",
         "tracefs cgroup_rmdir, cgroup_release",
-        float(len(traced.unreleased)),
+        number,
         "the trace buffer lost releases, or page cache holds them only for a while",
     )
 
