@@ -101,6 +101,8 @@ def short(summary: str) -> str:
     'eth0 was reset once, queue 5 on core 5'
     >>> short(f"core 1 was held by {'a very long name ' * 6}of lab.service")[38:]
     'very long name … a very long name a very long name of lab.service'
+    >>> "…" in short("one " * 27 + "12")
+    False
     """
     ends = [found.end() for found in _CLAUSE.finditer(summary)]
     if not ends:
@@ -111,9 +113,10 @@ def short(summary: str) -> str:
 
 def _fitted(clause: str) -> str:
     """A long clause without words from its middle: names are at both ends."""
-    cut = shorten(clause, _LONG - 2)
-    head, gap, tail = cut.partition("…")
-    if cut == clause or not gap or " " not in head or " " not in tail:
+    if len(clause) <= _LONG:
+        return clause
+    head, gap, tail = shorten(clause, _LONG - 2).partition("…")
+    if not gap or " " not in head or " " not in tail:
         return shorten(clause, _LONG)
     return f"{head.rpartition(' ')[0]} … {tail.partition(' ')[2]}"
 

@@ -54,8 +54,8 @@ def test_a_core_held_in_user_mode_is_found_with_its_task_policy_and_unit():
     finding = detect(seen())
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.CRITICAL)
     assert finding.summary == (
-        "core 1 was held in user mode for 20.0 s by the realtime FIFO 50 task python3[611]"
-        " of audio.service"
+        "core 1 was held in user mode for 20.0 s by python3[611] of audio.service"
+        " (realtime FIFO 50)"
     )
     assert finding.entities["core"] == ("1",)
     assert finding.entities["unit"] == ("audio.service",)
@@ -119,8 +119,8 @@ def test_a_hold_with_a_pause_lasts_from_its_first_second_to_its_last():
     window = make_window(readings)
     finding = detect(window)
     assert finding.summary == (
-        "core 1 was held in user mode 2 times for up to 15.0 s by the realtime FIFO 50 task"
-        " python3[611]"
+        "core 1 was held in user mode 2 times for up to 15.0 s by python3[611]"
+        " (realtime FIFO 50)"
     )
     assert (finding.start, finding.end) == (window.wall(0.0), window.wall(30.0))
     assert detector_of("realtime_hog").spells(finding, window) == [

@@ -179,7 +179,7 @@ def _held(window: Window, hogs: list[_Hog]) -> Finding:
         Verdict.PRESENT,
         worst.severity,
         f"core {hold.core}{and_more(hogs, 'core')} was held {where} {how_long}"
-        f" by the {worst.policy} task {worst.by.name}{f' of {place}' if place else ''}{aside}",
+        f" by {worst.by.name}{f' of {place}' if place else ''} ({worst.policy}){aside}",
         entities={
             "core": tuple(str(hog.hold.core) for hog in hogs),
             "task": names(hog.by.name for hog in hogs),
