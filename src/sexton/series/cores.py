@@ -15,7 +15,7 @@ import numpy as np
 
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.window import Batch, Columns, Key, Window, columns_of
-from sexton.series.rates import F32, F64, SLACK, Run, Series, Stepper, Steps, runs
+from sexton.series.rates import F32, F64, SLACK, Bools, Run, Series, Stepper, Steps, runs
 
 #: If less than WHOLE of a step is accounted for, ticks were lost. Below ENOUGH, too few are left to
 #: compute a share: the step is unknown, and no evidence of a busy core or of a calm one.
@@ -144,9 +144,21 @@ class CoreSeries(NamedTuple):
 
     def above(self, spent: F32, limit: float, lasting: float) -> list[Hold]:
         """The same for any seconds per step; core by core, in time order."""
-        found = [
-            run for run in runs(self.times, self.percent(spent) >= limit) if run.lasts(lasting)
-        ]
+        return self._holds(self.percent(spent) >= limit, lasting)
+
+    def mostly_above(self, spent: F32, limit: float, lasting: float) -> list[Hold]:
+        """The same, and a step that is below the limit alone, but not together with the two beside
+        it, ends no stretch: its reading came late, or in a pause of some milliseconds."""
+        marked = self.percent(spent) >= limit
+        if len(self.end) > 2:
+            touch = self.start[1:] == self.end[:-1]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                share = 100 * _of_three(spent) / _of_three(self.given)
+            marked[:, 1:-1] |= (share >= limit) & touch[:-1] & touch[1:]
+        return self._holds(marked, lasting)
+
+    def _holds(self, marked: Bools, lasting: float) -> list[Hold]:
+        found = [run for run in runs(self.times, marked) if run.lasts(lasting)]
         return [
             Hold(self.cores[run.row], run.start, run.end, float(self.wall[run.last]), shares)
             for run, shares in zip(found, self._shares_of(found), strict=True)
@@ -212,6 +224,12 @@ class CoreSeries(NamedTuple):
                 if shares is not None:
                     found[core] = shares
         return found
+
+
+def _of_three(part: F32) -> F32:
+    """The sum of each step and the two beside it."""
+    total: F32 = part[:, :-2] + part[:, 1:-1] + part[:, 2:]
+    return total
 
 
 class CoreMeter:

@@ -50,6 +50,32 @@ def seen(
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("more", "late_s"),
+    [(5.0, 0.0), (None, 0.08)],  # a reading in the pause; one whose time was taken too late
+)
+def test_with_rt_throttling_a_badly_placed_reading_does_not_end_the_hold(
+    more: float | None, late_s: float
+):
+    def used(at: float) -> int:  # 950 ms of each second
+        return round(950 * int(at) + 1000 * min(at % 1, 0.95))
+
+    moments = sorted([*(n + 0.94 for n in range(10)), *([more] if more else [])])
+    window = make_window(
+        [
+            (
+                at + (late_s if int(at) == 4 else 0.0),
+                [
+                    CoreTimes(1, used(at), 0, 0, round(1000 * at) - used(at), 0, 0, 0, 0),
+                    Thread(611, 611, "python3", "R", 50, used(at), 0, 1, FIFO, 50),
+                ],
+            )
+            for at in moments
+        ]
+    )
+    assert "core 1 was held in user mode for 9.0 s" in detect(window).summary
+
+
 def test_a_core_held_in_user_mode_is_found_with_its_task_policy_and_unit():
     finding = detect(seen())
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, Severity.CRITICAL)
@@ -119,8 +145,7 @@ def test_a_hold_with_a_pause_lasts_from_its_first_second_to_its_last():
     window = make_window(readings)
     finding = detect(window)
     assert finding.summary == (
-        "core 1 was held in user mode 2 times for up to 15.0 s by python3[611]"
-        " (realtime FIFO 50)"
+        "core 1 was held in user mode 2 times for up to 15.0 s by python3[611] (realtime FIFO 50)"
     )
     assert (finding.start, finding.end) == (window.wall(0.0), window.wall(30.0))
     assert detector_of("realtime_hog").spells(finding, window) == [

@@ -133,7 +133,9 @@ def detect(window: Window) -> Finding:
 
 
 def _holds(series: CoreSeries) -> list[Hold]:
-    return series.above(series.user + series.kernel, BUSY.value, HELD.value)
+    """Long stretches. The kernel's brake leaves 50 ms of each second to others: a reading that is
+    late by as much, or falls in that pause, must not end one."""
+    return series.mostly_above(series.user + series.kernel, BUSY.value, HELD.value)
 
 
 def _hogs(window: Window, series: CoreSeries) -> list[_Hog]:
