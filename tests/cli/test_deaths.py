@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from sexton.cli.deaths import Ledger, Outcome, _line, watch
+from sexton.cli.deaths import Ledger, Outcome, _line, _require_trace, watch
 from sexton.errors import CommandError
 from sexton.host.host import open_host
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent
-from sexton.model.window import Window
+from sexton.model.window import SourceState, Window
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import sources_of
 from tests.support.cli import reader_of
+from tests.support.windows import make_window
 
 S = 1_000_000_000
 
@@ -102,6 +103,14 @@ def test_another_hosts_tree_cannot_be_watched(tmp_path: Path):
     with pytest.raises(CommandError) as caught:
         watch(str(tmp_path), 1.0)
     assert caught.value.exit_code == 3
+
+
+def test_where_the_trace_hangs_it_names_the_command_that_says_why():
+    provider = sources_of(CgroupEvent)[0]
+    hung = SourceState(provider.id, provider.path, "timeout", "no answer in 1 s; abandoned")
+    with pytest.raises(CommandError, match="sudo sexton diagnose names a task") as caught:
+        _require_trace(make_window([], states=[hung]))
+    assert "sudo sexton zombies" not in str(caught.value)
 
 
 @pytest.mark.root

@@ -217,7 +217,10 @@ def _require_trace(window: Window) -> None:
         return
     state = window.why_missing(CgroupEvent)
     as_root = "sudo sexton zombies --watch"
-    grant = as_root if state.state == "denied" else state.grant or as_root
+    if state.state == "timeout":  # tracing waits for every core
+        grant = "sudo sexton diagnose names a task that holds a core"
+    else:
+        grant = as_root if state.state == "denied" else state.grant or as_root
     raise CommandError(f"cannot trace cgroup removals: {state.detail}; {grant}", 3)
 
 
