@@ -7,7 +7,7 @@ import pytest
 from sexton.detect.detectors.cgroups.zombie_memcgs import detect
 from sexton.detect.leak import Leak, leak, undecided
 from sexton.model.finding import Severity, Verdict
-from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.rows.node import Node
 from sexton.model.window import Window
 from tests.support.windows import make_window
@@ -132,6 +132,51 @@ def test_the_one_that_leaks_now_is_named_beside_the_one_that_left_the_most():
     summary = detect(make_window([(0.0, []), *counts, (150.0, events)], [CgroupEvent])).summary
     assert "900 of them left under /old/pod-*" in summary
     assert "leaking from /a/job-*, 1,000 within a minute" in summary
+
+
+def lossy(leaks: Deaths, until: int, burst_s: int) -> Window:
+    """A leak; in one second others remove and free 555 cgroups at once. Of that 600 events are
+    lost: all of their releases, and 45 removals."""
+    every = [(died, 5000 + n, f"/slow/run-{n}") for n, (died, _) in enumerate(leaks)]
+    every += [(burst_s - 0.9 + n / 1000, n, f"/demo/job-{n}") for n in range(510)]
+    events = sorted(
+        (
+            CgroupEvent(kind, number, path, int((died + early) * 1e9))
+            for died, number, path in every
+            for kind, early in (("mkdir", -0.05), ("rmdir", 0.0))
+        ),
+        key=lambda event: event.mono_ns,
+    )
+    return make_window(
+        [
+            (
+                float(at),
+                [
+                    *(one for one in events if at - 1 < one.mono_ns / 1e9 <= at),
+                    census(400 + sum(died <= at for died, _ in leaks)),
+                    *([CgroupEventGap(600)] if at == burst_s else []),
+                ],
+            )
+            for at in range(until + 1)
+        ],
+        empty=[CgroupEvent, CgroupEventGap],
+    )
+
+
+def test_a_burst_whose_events_were_lost_does_not_hide_a_steady_leak():
+    made = found(lossy(every(10.0, 600.0, start=5.5), 600, burst_s=570))
+    # Counts before and after bound what was lost: at most 45 of 58 may have been freed. How many
+    # there are in all is counted.
+    assert made.shown == "/slow/run-* (at least 13)"
+    assert (made.number, made.severity) == (59, Severity.WARNING)
+
+
+def test_a_leak_that_began_after_events_were_lost_is_not_in_doubt():
+    old: Deaths = [(5.5 + 4 * n, None) for n in range(10)]
+    made = found(lossy([*old, *every(2.0, 300.0, start=101.5)], 300, burst_s=60))
+    # Those of the last five seconds may still be released.
+    assert (made.number, made.shown) == (72, "/slow/run-*")
+    assert made.per_hour == pytest.approx(1800, rel=0.02)
 
 
 def test_the_pace_is_of_the_stretch_in_which_it_leaked():

@@ -51,7 +51,8 @@ class Deaths:
     """What was traced between `start_s` and `end_s`; `lost` events were dropped by the buffer.
 
     `missed` releases are known only from the census, which counts fewer dying cgroups. The release
-    of a cgroup that died after `doubt_until_s` cannot have been missed.
+    of a cgroup that died after `doubt_until_s` cannot have been missed. `bounded`: the census was
+    read before and after every loss.
     """
 
     all: tuple[Death, ...]
@@ -61,6 +62,7 @@ class Deaths:
     lost: int
     missed: int = 0
     doubt_until_s: float = -inf
+    bounded: bool = False
 
     @property
     def seconds(self) -> float:
@@ -112,10 +114,12 @@ class Deaths:
 
     def doubtful(self, moved: Growth | None) -> int:
         """How many of the unreleased may have been released: as many as events were lost, less the
-        releases that the census told of."""
+        releases that the census told of. Between two counts each further release was made up for
+        by a removal that was lost as well."""
         if self.sure(moved):
             return 0
-        return min(max(self.lost - self.missed, 0), len(self.doubted))
+        more = max(self.lost - self.missed, 0)
+        return min((more + 1) // 2 if self.bounded else more, len(self.doubted))
 
     @property
     def _left(self) -> list[Death]:
@@ -146,6 +150,7 @@ def deaths(window: Window) -> Deaths | None:
         lost,
         joined.missed,
         joined.doubt_until_s,
+        joined.bounded,
     )
 
 
@@ -222,6 +227,7 @@ class Open:
         self.by_id: dict[int, Death] = {}
         self.unsure: dict[int, Death] = {}
         self.missed = 0
+        self._is_bounded = True
         self._marks: deque[Gap | Count] = deque()
         self._gap: Gap | None = None
         #: The last count before events were lost, and how many of those it counts were released.
@@ -255,6 +261,11 @@ class Open:
                 ended += self._counted(mark, is_last=is_last and not self._marks)
         return ended
 
+    @property
+    def bounded(self) -> bool:
+        """Was the census read before and after every loss so far?"""
+        return self._is_bounded and self._gap is None
+
     def beyond(self, dying: int, at_s: float) -> list[Death]:
         """Deaths that were ended unseen: no more can be open than are dying."""
         stayed = [death for death in self.by_id.values() if death.died_s <= at_s]
@@ -277,6 +288,7 @@ class Open:
             known = len(self.by_id) - new + self._freed
             foreign = max(before.dying - known, 0)
             number = before.dying - self._freed + new - census.dying
+        self._is_bounded &= before is not None
         number = max(number if gap.lost is None else min(number, gap.lost), 0)
         ended = self._end(recent, min(number, len(recent)), census.mono_s)
         ended += self._end(older, max(number - len(recent), 0), census.mono_s, foreign)
@@ -338,13 +350,14 @@ def _end(batch: Batch[CgroupEvent]) -> float:
 
 
 class _Joined(NamedTuple):
-    """Deaths with their releases, the number of births, how many releases were missed, and until
-    when releases may have been missed."""
+    """Deaths with their releases, the number of births, how many releases were missed, until when
+    releases may have been missed, and whether counts bound how many."""
 
     found: list[Death]
     births: int
     missed: int
     doubt_until_s: float
+    bounded: bool
 
 
 def _joined(
@@ -369,4 +382,4 @@ def _joined(
         doubt_until_s = doubt_until_s if still.missed == missed else last.mono_s
     found += [*still.unsure.values(), *still.by_id.values()]
     found.sort(key=attrgetter("died_s"))
-    return _Joined(found, births, still.missed, doubt_until_s)
+    return _Joined(found, births, still.missed, doubt_until_s, still.bounded)

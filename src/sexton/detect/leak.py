@@ -131,6 +131,10 @@ class _Stretch(NamedTuple):
         """Deaths per second, less what may be chance (two standard deviations)."""
         return Amount(self.number - 2 * self.number**0.5, self.seconds).rate
 
+    def less(self, number: int) -> _Stretch:
+        """The same without so many that may not have stayed."""
+        return self._replace(number=self.number - number)
+
 
 def leak(window: Window) -> Leak | None:
     """The leak that goes on at the window's end; `None` if none is proven."""
@@ -145,8 +149,12 @@ def leak(window: Window) -> Leak | None:
     if seen.traced.sure(moved):
         return found or _by_growth(seen, seen.traced, counted)
     # Those that may have been released are not in `found`; the count may have grown by more.
-    both = (found, _by_counts(window, counted))
-    return max((one for one in both if one is not None), key=lambda one: one.per_hour, default=None)
+    more = _by_counts(window, counted)
+    if found is None or more is None:
+        return found or more
+    if found.per_hour >= more.per_hour:
+        return found
+    return more._replace(shown=f"{found.shown} (at least {found.number:,})")
 
 
 def undecided(window: Window) -> Undecided | None:
@@ -192,19 +200,33 @@ def _by_releases(
     if not found:
         return None
     times = [time for family, _ in found for time in family.kept_s]
-    whole = _stretch(times, end_s, _LONG_TRACED_S) or found[0][1]
-    number = whole.number - traced.doubtful(moved)
-    grew = _grew(counted, whole.start_s)
-    if (
-        number < ENOUGH.value
-        or whole.seconds < SHORTEST.value
-        or seen.births * 2 < number
-        or (grew is not None and 2 * grew < number)
-    ):
+    every = _stretches(times, end_s, _LONG_TRACED_S) or [found[0][1]]
+    doubted = [death.died_s for death in traced.doubted]
+    most = traced.doubtful(moved)
+    # One that began after the loss is not in doubt.
+    sure = [
+        stretch.less(min(most, sum(time >= stretch.start_s for time in doubted)))
+        for stretch in every
+    ]
+    proven = [stretch for stretch in sure if _is_proven(stretch, seen, counted)]
+    if not proven:
         return None
+    most_certain = max(proven, key=lambda stretch: stretch.certain)
     others = f" and {len(found) - 1} more" if len(found) > 1 else ""
     shown = f"{found[0][0].shown}{others}"
-    return Leak(number, whole.seconds, counted[-1].dying, shown, TRACED)
+    return Leak(most_certain.number, most_certain.seconds, counted[-1].dying, shown, TRACED)
+
+
+def _is_proven(stretch: _Stretch, seen: Churn, counted: Sequence[Count]) -> bool:
+    """Enough of them, for long enough, born in the window, and the count grew."""
+    grew = _grew(counted, stretch.start_s)
+    number = stretch.number
+    return (
+        number >= ENOUGH.value
+        and stretch.seconds >= SHORTEST.value
+        and seen.births * 2 >= number
+        and (grew is None or 2 * grew >= number)
+    )
 
 
 def _by_growth(seen: Churn, traced: Deaths, counted: Sequence[Count]) -> Leak | None:
@@ -289,13 +311,18 @@ def _lasting(counted: Sequence[Count]) -> list[float]:
 def _stretch(times_s: Iterable[float], end_s: float, long_s: float) -> _Stretch | None:
     """The stretch up to `end_s` in which they died at the highest certain rate; `None` if they did
     not die throughout any."""
+    found = _stretches(times_s, end_s, long_s)
+    return max(found, key=lambda stretch: stretch.certain, default=None)
+
+
+def _stretches(times_s: Iterable[float], end_s: float, long_s: float) -> list[_Stretch]:
+    """Every stretch up to `end_s` throughout which they died."""
     times = np.sort(np.array([time for time in times_s if time <= end_s]))
-    found = [
+    return [
         _Stretch(len(part), start_s, end_s)
         for start_s, part in _endings(times, end_s, long_s)
         if _holds(part, start_s, end_s)
     ]
-    return max(found, key=lambda stretch: stretch.certain, default=None)
 
 
 def _endings(times: F64, end_s: float, long_s: float) -> Iterator[tuple[float, F64]]:

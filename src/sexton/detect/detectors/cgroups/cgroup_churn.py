@@ -9,11 +9,11 @@ lower bound and labelled as one.
 (`NRestarts` stays 0), but leaves a dying memory cgroup each time if something pins it.
 
 **What would make it wrong.** A build machine, a cron host or a shell server creates and removes
-cgroups all day; as long as the kernel releases them that is ordinary and not reported. Page
-cache holds some of them for a while: left at irregular times on a node with few dying ones, that is
-worth a line and no more. A lost trace event may hide a release, so as many as were lost are not
-counted unless the number of dying cgroups grew as much. Cgroups removed less than 5 s ago
-are *not yet released* and prove nothing.
+cgroups all day; as long as the kernel releases them that is ordinary and not reported. Page cache
+holds some of them for a while: left at irregular times on a node with few dying ones, that is worth
+a line and no more. A lost trace event may hide a release, so as many as were lost (half of them, if
+the dying were counted before and after) are not counted unless their number grew as much. Cgroups
+removed less than 5 s ago are *not yet released* and prove nothing.
 
 **Check by hand.** ``sexton zombies --watch``, or by hand in a tracefs instance of your own:
 enable ``events/cgroup/cgroup_rmdir`` and ``cgroup_release`` and match them by ``id``;
