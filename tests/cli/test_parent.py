@@ -271,6 +271,47 @@ def test_what_is_left_behind_holds_no_pipe_and_removes_what_it_made(freezer: Pat
     assert done.exists()
 
 
+@pytest.mark.parametrize("hard", [None, 200])
+def test_the_table_of_open_files_has_its_size_before_there_are_threads(hard: int | None):
+    """Or the kernel waits for every core when it grows."""
+    code = """
+import resource, sys
+from sexton.cli import main
+hard = int(sys.argv[1]) or resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 100), hard))
+main._make_room_for_files()
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], fd_size())
+"""
+    fd_size = """
+def fd_size():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("FDSize:"))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", fd_size + code, str(hard or 0)], stdout=subprocess.PIPE, check=True
+    )
+    soft, size = map(int, ended.stdout.split())
+    assert soft == (hard or 4096)
+    assert size >= soft
+
+
+def test_a_recorder_has_room_for_its_files_from_the_start(tmp_path: Path):
+    words = ["record", str(tmp_path / "kept"), "--no-probe", "--no-trace", "--no-ring"]
+    recorder = subprocess.Popen([sys.executable, "-m", "sexton", *words])
+    try:
+        while not (tmp_path / "kept/status.json").exists():
+            assert recorder.poll() is None
+            time.sleep(0.05)
+        task = Path(f"/proc/{recorder.pid}/task/{recorder.pid}")
+        (child,) = task.joinpath("children").read_text().split()
+        status = Path(f"/proc/{child}/status").read_text()
+        (size,) = (line for line in status.splitlines() if line.startswith("FDSize:"))
+        assert int(size.split()[1]) >= 4096
+    finally:
+        recorder.terminate()
+        recorder.wait()
+
+
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [

@@ -125,10 +125,31 @@ def command() -> NoReturn:
 
 
 _SOURCE = "sexton-source "
+#: Sources of a recorder keep their files open; 1,024 is a limit for shells.
+_MOST_FILES = 4096
+
+
+def _make_room_for_files() -> None:
+    """Let the kernel grow the table of open files now, while there is one thread.
+
+    With several it waits for an RCU grace period whenever it grows the table (`expand_files` in
+    fs/file.c, at 64, 128, 256 … files). While a task holds a core that never ends, and until then
+    every `open` of the process waits as well.
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.close(os.dup2(null, most - 1, inheritable=False))
+    os.close(null)
 
 
 def _run_main() -> int:
     """Run `main`, then report threads that are stuck in the kernel."""
+    _make_room_for_files()
     from sexton.host.stuck import wchan
 
     status = main()

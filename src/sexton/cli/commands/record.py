@@ -131,16 +131,6 @@ def _percent(text: str) -> float:
     return value
 
 
-def _open_more() -> None:
-    """Raise the limit of open files: sources keep theirs open, and 1,024 is a limit for shells."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 def run(args: argparse.Namespace) -> int:
     import sys
     from pathlib import Path
@@ -188,7 +178,6 @@ def record(options: Options, made: Sequence[Made]) -> int:
     from sexton.record.recorder import Recorder
 
     os.nice(10)
-    _open_more()
     with Recorder(open_host(), options, made) as recorder:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # not under nohup
