@@ -70,10 +70,17 @@ _IMAGE = "1"
 
 
 def requirements() -> list[str]:
-    """Dependencies of the project and its recorder, from pyproject.toml."""
+    """Dependencies of the project as a node installs it (``sexton[node]``), from pyproject.toml."""
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["recorder"]]
-    return sorted(text for text in wanted if not text.startswith("sexton"))
+    pending, wanted = [*project["dependencies"], "sexton[node]"], set()
+    while pending:
+        text = pending.pop()
+        if text.startswith("sexton["):
+            for extra in text.removeprefix("sexton[").removesuffix("]").split(","):
+                pending += project["optional-dependencies"][extra]
+        else:
+            wanted.add(text)
+    return sorted(wanted)
 
 
 def root_image(cache: Path) -> Path:

@@ -39,9 +39,10 @@ def test_other_pins_are_another_image_but_the_same_tree(monkeypatch, tmp_path: P
     assert rootfs.image_key() != before[2]
 
 
-def test_what_the_guest_gets_by_pip_is_what_the_recorder_needs():
+def test_what_the_guest_gets_by_pip_is_what_a_node_needs():
     names = {text.split(">")[0] for text in rootfs.requirements()}
-    assert names == {"numpy", "rich", "jeepney", "pyarrow"}
+    recorder, exporter = {"pyarrow"}, {"starlette", "uvicorn", "PyYAML", "bcrypt"}
+    assert names == {"numpy", "rich", "jeepney", "prometheus-client", *recorder, *exporter}
 
 
 def test_another_init_is_another_kernel_folder(monkeypatch, tmp_path: Path):
