@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect import kernel_log, nics, resets
 from sexton.detect.growth import latest_count
 from sexton.export import families as f
 from sexton.export.samples import Counts, Samples, in_buckets
@@ -46,7 +45,6 @@ def current(window: Window, since_s: float, span_s: float) -> Current:
     _memcgs(samples, window)
     kernel, seen_s = _cores(samples, window, since_s, span_s)
     _softirqs(samples, window)
-    _resets(samples, window)
     _restarts(samples, window)
     _memory(samples, window)
     _pressure(samples, window)
@@ -113,16 +111,6 @@ def _waits(rows: Sequence[SoftirqWait]) -> Counts:
     edges = [0, *(round(np.log2(bound * 1e6)) + 1 for bound in f.WAIT_SECONDS), len(total)]
     parts = tuple(float(total[low:high].sum()) for low, high in pairwise(edges))
     return Counts(parts, sum(row.total_us for row in rows) / 1e6)
-
-
-def _resets(samples: Samples, window: Window) -> None:
-    if resets.in_window(window) is None:
-        return
-    found = resets.by_nic(window)
-    if kernel_log.was_read(window):  # so that the first reset is an increase, too
-        found = {**dict.fromkeys(nics.physical(window) or (), 0), **found}
-    for nic in sorted(found, key=lambda name: (-found[name], name)):
-        samples.add(f.NIC_RESETS, found[nic], nic)
 
 
 def _restarts(samples: Samples, window: Window) -> None:

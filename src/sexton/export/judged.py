@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from sexton.detect import kernel_log, nics, resets
 from sexton.detect.detectors.cgroups import zombie_memcgs
 from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.detectors.cpu.quota_throttling import stopped
@@ -38,6 +39,7 @@ def judged(window: Window, diagnosis: Diagnosis) -> Samples:
     _memcgs(samples, window, diagnosis.by_id)
     _held_cores(samples, window)
     _reclaim(samples, window)
+    _resets(samples, window)
     _throttled(samples, window)
     return samples
 
@@ -116,6 +118,18 @@ def _held_cores(samples: Samples, window: Window) -> None:
 def _reclaim(samples: Samples, window: Window) -> None:
     moved = paging.whole(window)
     samples.add(f.RECLAIM_RATIO, moved.tasks_share if moved is not None else None)
+
+
+def _resets(samples: Samples, window: Window) -> None:
+    """Here, because it takes the whole kernel log: a line about a reset raises an alarm, and then
+    the verdict is made at once."""
+    if resets.in_window(window) is None:
+        return
+    found = resets.by_nic(window)
+    if kernel_log.was_read(window):  # so that the first reset is an increase, too
+        found = {**dict.fromkeys(nics.physical(window) or (), 0), **found}
+    for nic in sorted(found, key=lambda name: (-found[name], name)):
+        samples.add(f.NIC_RESETS, found[nic], nic)
 
 
 def _throttled(samples: Samples, window: Window) -> None:

@@ -286,7 +286,8 @@ def _with_flushes(
         try:
             good, bad = _intact(path, parts)
             rows = read_stream(good, path.suffix)
-            check_columns(name, rows.schema)
+            if name not in tables or rows.schema != tables[name].schema:
+                check_columns(name, rows.schema)
             checked_table(name, rows)
             tables[name] = extended(tables[name], rows) if name in tables else rows
         except (OSError, StoreError) as error:

@@ -19,7 +19,7 @@ import pkgutil
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -237,7 +237,7 @@ def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
 
 
 def _from_block(columns: Sequence[Sequence[Any]], body: bytes) -> pa.Table:
-    fields, arrays, at = [], [], 0
+    arrays, at = [], 0
     for name, kind, form, length in columns:
         content, at = body[at : at + length], at + length
         if form == "raw":
@@ -247,11 +247,21 @@ def _from_block(columns: Sequence[Sequence[Any]], body: bytes) -> pa.Table:
             # From a numpy array, Arrow would import numpy's masked arrays first: 60 ms.
             made = pa.Array.from_buffers(_arrow(kind), rows, [None, pa.py_buffer(content)])
         else:
-            made = pa.array(json.loads(content), _arrow(kind))
-        always = name in TIME or (columns[0][0] == "table" and len(columns) == len(READINGS))
-        fields.append(pa.field(name, made.type, nullable=not always))
+            made = pa.array(json.loads(content.decode("utf-8", "surrogatepass")), _arrow(kind))
         arrays.append(made)
-    return pa.table(arrays, schema=pa.schema(fields))
+    return pa.table(arrays, schema=_schema_of_block(tuple((it[0], it[1]) for it in columns)))
+
+
+@lru_cache(256)
+def _schema_of_block(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
+    """Of columns with these names and kinds: blocks are many, and tables few."""
+    is_list = len(columns) == len(READINGS) and columns[0][0] == "table"
+    return pa.schema(
+        [
+            pa.field(name, _arrow(kind), nullable=not (is_list or name in TIME))
+            for name, kind in columns
+        ]
+    )
 
 
 def with_unlisted(readings: pa.Table, found: Mapping[str, pa.Table]) -> pa.Table:
