@@ -141,10 +141,10 @@ def test_many_small_system_calls_and_forks(tmp_path):
     load = [
         "sh",
         "-c",
-        "i=0; while [ $i -lt 300 ]; do cat /proc/self/stat >/dev/null; i=$((i+1)); done",
+        "i=0; while [ $i -lt 600 ]; do cat /proc/self/stat >/dev/null; i=$((i+1)); done",
     ]
     ours, _ = compare(record(tmp_path / "perf.data", load))
-    assert len(ours) > 50
+    assert len(ours) > 30
 
 
 def test_an_interpreter(tmp_path):

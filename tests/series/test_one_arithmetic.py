@@ -99,6 +99,9 @@ ALLOWED = {
         "np.diff(kept, prepend=-2)": "places in an array",
         "right - left": "places in an array",
     },
+    "explain/links/cgroups/oom_kill_removes_cgroups.py": {
+        "family.deaths - number": "a part of the same events"
+    },
     "explain/links/network/starved_napi_drops_connections.py": {"last - first": "moments"},
     "explain/event_times.py": {
         "after - before": "moments of events",
@@ -233,7 +236,7 @@ RATES = {
         "(time_ns - grid.start_ns) / 1000000000.0 / grid.column_s": "a column of a picture"
     },
     "reports/text/zombies.py": {
-        "census.dying * 3600 / found.uptime_s": "a level by the age of the node, and called so"
+        "census.dying * 3600 / uptime_s": "a level by the age of the node, and called so"
     },
     "sources/bpf/budget.py": dict.fromkeys(
         (

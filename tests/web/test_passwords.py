@@ -7,7 +7,10 @@ import contextlib
 import http.client
 import threading
 import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import bcrypt
 import pytest
@@ -16,6 +19,7 @@ from sexton.web import passwords as module
 from sexton.web.passwords import MOST_KNOWN, MOST_OF_ONE, MOST_WAITING, Busy, Passwords
 from tests.web.serving import METRICS, Server, asked, basic, server
 
+T = TypeVar("T")
 #: The least that bcrypt takes, for tests that do not measure it.
 CHEAP = 4
 
@@ -29,6 +33,12 @@ def written(folder: Path, cost: int = CHEAP, **users: str) -> Path:
     lines = [f"  {user}: {hashed(password, cost)}" for user, password in users.items()]
     path.write_text("\n".join(["basic_auth_users:", *lines]) + "\n")
     return path
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """In a thread, since Playwright keeps a loop running in this one after tests with a browser."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
 
 
 def test_only_a_user_with_the_right_password_is_let_in(tmp_path: Path) -> None:
@@ -166,7 +176,7 @@ def test_an_unknown_user_costs_as_much_as_a_known_one(monkeypatch: pytest.Monkey
     async def check() -> None:
         assert not await Passwords().check(users, "nobody", b"x", "here")
 
-    asyncio.run(check())
+    run(check())
     (against,) = compared
     assert against.startswith(b"$2b$05$")
     assert len(against) == 60
@@ -185,7 +195,7 @@ def test_a_known_password_is_known_by_a_keyed_hash_and_of_this_hash_only() -> No
         assert not Passwords().knows(users["a"], "a", b"secret")
         return known
 
-    kept = repr(vars(asyncio.run(check())))
+    kept = repr(vars(run(check())))
     assert "secret'" not in kept.replace("_secret'", "")
 
 
@@ -199,7 +209,7 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(known._known) == MOST_KNOWN
         assert not known.knows("h", "a", b"0")
 
-    asyncio.run(check())
+    run(check())
 
 
 def test_the_queue_is_short_and_one_address_has_few_places_in_it(
@@ -228,4 +238,4 @@ def test_the_queue_is_short_and_one_address_has_few_places_in_it(
         assert await asyncio.gather(*waiting) == [False] * MOST_WAITING
         assert not checks._waiting
 
-    asyncio.run(check())
+    run(check())
