@@ -45,7 +45,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     try:
         yield place
     finally:
-        subprocess.run(["umount", str(place)], check=True)
+        # Lazily: children of a killed recorder may take a moment to end.
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 @pytest.fixture
@@ -64,7 +65,8 @@ def failing_disk(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
         device = Path(found.stdout.strip()).name
         yield place, Path(f"/sys/fs/ext4/{device}/trigger_fs_error")
     finally:
-        subprocess.run(["umount", str(place)], check=True)
+        # Lazily: children of a killed recorder may take a moment to end.
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def fill(path: Path) -> None:
