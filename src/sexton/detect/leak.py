@@ -50,7 +50,7 @@ SHORTEST = Threshold(
 TRACED = "tracefs cgroup_rmdir, cgroup_release"
 COUNTED = "the number of dying memory cgroups"
 #: Older counts say nothing about a leak that goes on now.
-_BACK_S = 3600.0
+BACK_S = 3600.0
 #: A stretch may be a quarter of the time since the first death, and need not be longer than this.
 #: Counts do not show what ended, so they must have grown for longer.
 _LONG_TRACED_S, _LONG_COUNTED_S = 60.0, 600.0
@@ -246,7 +246,7 @@ def _by_counts(window: Window, counted: Sequence[Count]) -> Leak | None:
     """Growth throughout a stretch, while the number of live cgroups hardly changed."""
     if _is_starting(window):
         return None
-    recent = [count for count in counted if count.mono_s >= counted[-1].mono_s - _BACK_S]
+    recent = [count for count in counted if count.mono_s >= counted[-1].mono_s - BACK_S]
     stretch = _stretch(_lasting(recent), counted[-1].mono_s, _LONG_COUNTED_S)
     if stretch is None or stretch.seconds < max(SHORTEST.value, _long_enough(recent)):
         return None
