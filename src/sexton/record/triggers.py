@@ -34,7 +34,7 @@ from sexton.model.rows.cpu import CoreTimes, SoftirqWait
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import Nic
 from sexton.model.rows.node import Node
-from sexton.model.text import printable, seconds, shorten
+from sexton.model.text import an_hour, printable, seconds, shorten
 from sexton.model.window import Batch, Window
 from sexton.series.catalogue import SOFTIRQ_LONGEST, SOFTIRQ_PENDING
 from sexton.series.cores import CoreMeter, HeldSoFar
@@ -152,7 +152,7 @@ class Triggers:
         found = self._leaks.judge(batch)
         if found is not None and found.severity is not None:
             words = f"{found.number:,} dying memory cgroups more in {seconds(found.seconds)}"
-            words += f", {found.per_hour:,.0f} an hour"
+            words += f", {an_hour(found.per_hour)}"
             words += f" from {found.shown}" if found.shown else ""
             yield Raised(zombie_memcgs.NAME, "leak", shorten(words, _SHOWN), batch.mono_s)
 
