@@ -46,6 +46,7 @@ from sexton.detect.growth import (
     rate,
 )
 from sexton.detect.leak import (
+    AT_BOOT,
     AT_ONCE,
     KEPT,
     SETTLED,
@@ -102,7 +103,7 @@ DEATHS_ONLY = "sudo sexton zombies --watch counts removals from now on; counting
 _MOST = 8
 _ADVERB = {Strength.LIKELY: "likely", Strength.POSSIBLE: "possibly"}
 _COUNT = (NORMAL, MANY, RATIO, PLENTY, GRAVE, GRAVE_RATIO, SHARE)
-_RATE = (GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, KEPT, SETTLED, SHORTEST)
+_RATE = (GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, KEPT, SETTLED, AT_BOOT, SHORTEST)
 
 
 def _free(_finding: Finding, window: Window) -> list[Step]:
