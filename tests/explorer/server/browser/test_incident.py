@@ -184,7 +184,7 @@ def faults(page: Page) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("width", [400, 700])
+@pytest.mark.parametrize("width", [400, 600, 601, 700, 820, 821, 900])
 def test_a_narrow_window_shows_the_verdict_and_the_lanes(width, incident, opened):
     page = drawn(opened(incident, viewport={"width": width, "height": 700}))
     assert page.evaluate("document.getElementById('canvas-average').clientWidth") > width / 2
