@@ -60,7 +60,7 @@ def concerns_home(finding: Finding, subject: Subject, window: Window) -> bool:
         return False
     places = cgroup_by_pid(window, window.mono(window.end if finding.end is None else finding.end))
     if subject.kind == "task":
-        pids = {*_pids(subject, window)}
+        pids = window.keep(("pids", subject.name), lambda: {*_pids(subject, window)})
         homes = {printable(path) for pid, path in places.items() if pid in pids}
         return any(_is_at(home, finding) for home in homes)
     found = (match for name in named["task"] if (match := _PID.search(name)))
