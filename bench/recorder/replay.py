@@ -25,7 +25,11 @@ _ROUNDS = 2
 _CHAIN = ("crash_loop", "zombie_walk", "nic_reset")
 _TIMES = 8
 _LIMIT_S = 3
+#: A typo is reported before anything is judged: well under a second.
+_TYPO_LIMIT_S = 1
+_REFUSED = frozenset({2})
 _VERDICTS = frozenset({0, 1, 3})  # healthy, problem, unknown: all have read the recording
+_TYPO = "eht0"
 
 
 def replay(plan: Plan) -> list[Measured]:
@@ -44,14 +48,19 @@ def replay(plan: Plan) -> list[Measured]:
         for name, words in commands.items():
             argv = (plan.sexton, *words, "--from", str(directory))
             lines += _taken(name, argv, reason)
+        argv = (plan.sexton, "why", _TYPO, "--from", str(directory))
+        lines += _taken(f"why {_TYPO} --from, a typo", argv, reason, _TYPO_LIMIT_S)
     return lines
 
 
-def _taken(name: str, argv: tuple[str, ...], reason: str) -> list[Measured]:
+def _taken(
+    name: str, argv: tuple[str, ...], reason: str, limit_s: float = _LIMIT_S
+) -> list[Measured]:
     """Time and memory of one command, run several times."""
     walls, processor, peaks = [], [], []
     for _ in range(0 if reason else _ROUNDS):
-        taken = cost(Program(name, argv, 0, deadline_s=120, ok_statuses=_VERDICTS), 0)
+        statuses = _REFUSED if _TYPO in argv else _VERDICTS
+        taken = cost(Program(name, argv, 0, deadline_s=120, ok_statuses=statuses), 0)
         if taken.failure:
             reason = taken.failure
             break
@@ -64,7 +73,7 @@ def _taken(name: str, argv: tuple[str, ...], reason: str) -> list[Measured]:
     # The difference between wall and CPU time shows how busy the machine was.
     took = f"{name} ({spread(processor, 1)} s of CPU)" if processor else name
     return [
-        against_limit(took, wall, _LIMIT_S, "s", reason),
+        against_limit(took, wall, limit_s, "s", reason),
         against_limit(f"{name}, peak memory", peak, 1000, "MB", reason),
     ]
 

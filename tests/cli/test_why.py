@@ -221,6 +221,26 @@ def test_an_archive_is_explained_like_a_short_look(capsys: pytest.CaptureFixture
         assert (status, out, err.count("\n")) == (2, "", 1)
 
 
+def test_an_archive_or_recording_after_the_name_is_answered_with_the_option(
+    sick: Path, capsys: pytest.CaptureFixture[str]
+):
+    """`diagnose` and `zombies` take an archive in this place."""
+    for place, kind in ((NODE, "a file"), (sick, "a recording")):
+        status, out, err = told(capsys, "task", "demo-crash", str(place))
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert f"is {kind}, not part of a name: sexton why task demo-crash --from {place}" in err
+
+
+INCIDENTS = Path(__file__).parents[1] / "incidents"
+
+
+@pytest.mark.parametrize("name", ["cpu_starved-5.10-v1", "cpu_starved-6.1-v2"])
+def test_the_neighbours_workers_are_not_calm(name: str, capsys: pytest.CaptureFixture[str]):
+    """The recorder got so little time that it read few of them, and no cgroup of theirs."""
+    found = answer(capsys, INCIDENTS / name / "recording", "lab-hog")
+    assert (found["exit"], found["concerned"]) == (1, ["cpu_pressure"])
+
+
 def test_a_window_without_it_is_calm(sick: Path, held: str, capsys: pytest.CaptureFixture[str]):
     status, out, _ = told(
         capsys, "core", held, "--from", str(sick), "--window", f"@{START}..@{START + 300}"

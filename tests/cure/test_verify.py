@@ -101,6 +101,44 @@ def test_one_that_is_not_met_fails_it_and_is_named(last: dict, name: str):
     assert name in heading(found)
 
 
+@pytest.mark.parametrize(
+    ("before", "percent", "met"),
+    [
+        (95.0, 94.0, Met.NO),
+        (95.0, 60.0, Met.NO),
+        (95.0, 47.0, Met.YES),
+        (12.0, 9.0, Met.YES),
+        (None, 9.0, Met.YES),
+        (None, 40.0, Met.NO),
+    ],
+)
+def test_a_core_that_is_a_little_less_busy_is_as_stuck_as_before(before, percent, met):
+    base = {key: value for key, value in BASELINE.items() if key != "core_5_kernel_percent"}
+    base |= {} if before is None else {"core_5_kernel_percent": before}
+    steps = [(t, rows(t, system_ms=int(t * percent * 10))) for t in range(0, 605, 5)]
+    found = verify(told(plan=plan(baseline=base)), make_window(steps, (KernelLog,)))
+    core = next(result for result in found.results if result.what == "core 5 kernel time")
+    assert core.met is met
+    assert core.note or met is Met.YES
+
+
+def test_a_core_that_was_held_again_fails_however_calm_the_mean_is():
+    steps = [(t, rows(t, system_ms=int(1000 * min(max(t - 300, 0), 10)))) for t in range(0, 605, 5)]
+    found = verify(told(), make_window(steps, (KernelLog,)))
+    core = next(result for result in found.results if result.what == "core 5 kernel time")
+    assert (core.met, core.now, core.note) == (Met.NO, "2 %", "held in the kernel for 10.0 s")
+
+
+@pytest.mark.parametrize(("seconds", "met"), [(10.0, Met.UNKNOWN), (60.0, Met.YES)])
+def test_a_window_in_which_the_earlier_growth_would_not_show_is_too_short(seconds, met):
+    base = {**BASELINE, "zombies_per_minute": 20.0, "seconds": 60.0}
+    last = rows(seconds, dying=63)
+    window = make_window([(0.0, rows(0.0)), (seconds, last)], (KernelLog,))
+    found = verify(told(plan=plan(baseline=base)), window)
+    assert found.results[0].met is met
+    assert ("watch longer" in found.results[0].note) is (met is Met.UNKNOWN)
+
+
 def test_fewer_than_five_more_are_chance_and_that_is_said():
     found, met = results({}, {"dying": 63})
     assert met["zombies per minute"] is Met.YES

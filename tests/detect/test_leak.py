@@ -285,6 +285,7 @@ def test_units_that_leave_one_each_at_boot_are_no_leak():
     [
         (counted(0, 20, 40, 60, 80), True),
         (counted(0, 20, 40, 60, 80, uptime_s=120.0), False),  # the node starts
+        (counted(0, 90, 180, 270, 360, uptime_s=120.0), True),  # no boot leaves so many
         (counted(0, 20, 40, 60, 80, live=(90, 9)), False),  # others are being removed
         (counted(0, 70, 78, 79, 80), False),  # a backlog that builds up, and slows down
         (counted(80, 60, 40, 20, 0), False),
@@ -299,6 +300,20 @@ def test_units_that_leave_one_each_at_boot_are_no_leak():
 )
 def test_without_a_trace_growth_must_hold(window: Window, leaks: bool):
     assert (leak(window) is not None) is leaks
+
+
+@pytest.mark.parametrize(
+    ("number", "uptime_s", "verdict"),
+    [
+        (40, 120.0, Verdict.ABSENT),  # a boot
+        (140, 120.0, Verdict.UNKNOWN),
+        (40, 86_400.0, Verdict.UNKNOWN),
+    ],
+)
+def test_a_short_look_at_a_node_that_booted_excuses_what_a_boot_leaves(
+    number: int, uptime_s: float, verdict: Verdict
+):
+    assert detect(counted(0, number, uptime_s=uptime_s, every_s=3.0)).verdict is verdict
 
 
 def test_what_was_freed_meanwhile_is_no_leak():

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sexton.detect.detectors.memory.oom_kills import detect
 from sexton.explain.diagnosis import advise
 from sexton.model.chain import Link, Strength
 from sexton.model.finding import Severity
@@ -13,6 +14,8 @@ from sexton.model.rows.cgroup import CgroupEvent, Mount
 from tests.explain.making import EMPTY, finding
 from tests.explain.making import window as made
 from tests.explain.test_cgroup_links import runs
+from tests.support.fixtures import FIXTURES
+from tests.support.windows import load_window
 
 
 def commands(*findings):
@@ -34,6 +37,20 @@ def commands(*findings):
 def test_a_cause_that_nothing_stops_gets_a_first_look(found, command):
     assert [other[: len(command)] for other in commands(found)] == [command]
     assert commands(replace(found, severity=Severity.INFO)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "first"), [("node", "dmesg -T"), ("present", "systemctl show -p MemoryMax")]
+)
+def test_where_the_node_ran_out_of_memory_no_limit_is_looked_at(name: str, first: str):
+    """The killed process's unit may have none, and it was not reached."""
+    window, _ = load_window(FIXTURES / "detectors" / "oom_kills" / f"{name}.json")
+    found = detect(window)
+    assert found.entities["unit"]
+    told = [step.do for step in advise([found], window)]
+    assert told[0].startswith(first)
+    assert any("MemoryMax" in step for step in told) is (name != "node")
+    assert any(step.startswith("ps -eo rss") for step in told) is (name == "node")
 
 
 def test_for_containers_that_come_and_go_the_advice_queries_the_runtime():

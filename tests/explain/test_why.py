@@ -8,20 +8,22 @@ import pytest
 
 from sexton.detect.registry import all_detectors
 from sexton.explain.diagnosis import diagnose
-from sexton.explain.subject import KINDS, candidates, names_of
+from sexton.explain.subject import KINDS, candidates, names_for, names_of
 from sexton.explain.why import answer, likeliest, through
 from sexton.model.chain import Chain, Contest, Link, Rival, Strength
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Finding, Missing, Severity, Verdict
-from sexton.model.rows.cpu import CoreTimes
+from sexton.model.row import Row
+from sexton.model.rows.cgroup import CgroupCpu
+from sexton.model.rows.cpu import CoreTimes, ReadyTasks
 from sexton.model.rows.node import Node
-from sexton.model.rows.task import Process, Thread
+from sexton.model.rows.task import Process, ProcessCgroup, Thread
 from sexton.model.rows.trace import StackCount
 from sexton.model.why import Subject, Why
 from sexton.model.window import Batch, Window
 from tests.support.fixtures import FIXTURES
 from tests.support.incident import UPTIME_S, WALL_S, incident
-from tests.support.windows import load_window
+from tests.support.windows import load_window, make_window
 
 CHAIN = ("crash_looping_unit", "zombie_memcgs", "slow_memcg_stats", "saturated_core",
          "starved_napi", "nic_resets")  # fmt: skip
@@ -66,6 +68,71 @@ def test_tasks_that_wait_for_one_core_are_seen_from_it_and_from_them(said: str, 
     why = asked(said, window)
     assert why.exit is exit
     assert why.findings == (("contended_core",) if exit is Exit.PROBLEM else ())
+
+
+def neighbours(at: int) -> list[Row]:
+    """Two units: one takes the CPU time, with its workers below its cgroup; one is a bystander."""
+    places = {10: "/system.slice/noisy.service/w", 99: "/system.slice/calm.service"}
+    return [
+        *(CoreTimes(cpu, 1000 * at, 0, 0, 0, 0, 0, 0, 0) for cpu in range(2)),
+        ReadyTasks(25, 0),
+        CgroupCpu("/system.slice", round(1e6 * at * 2.0), None),
+        CgroupCpu("/system.slice/noisy.service", round(1e6 * at * 1.9), None),
+        Process(10, 1, "worker", "S", 5, 0, 0, 0, 4, False),
+        Process(99, 1, "calm", "S", 5, 0, 0, 0, 1, False),
+        *(Process(pid, 1, "gone", "S", 5, 0, 0, 0, 1, False) for pid in (11,)),
+        *(ProcessCgroup(pid, path, False) for pid, path in places.items() if at == 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_concerned"),
+    [
+        ("task worker", True),
+        ("worker[10]", True),
+        ("/system.slice/noisy.service/w", True),
+        ("noisy", True),
+        ("calm[99]", False),
+        ("/system.slice/calm.service", False),
+        ("gone", False),  # no reading shows its cgroup
+    ],
+)
+def test_what_is_wrong_with_a_unit_concerns_its_tasks_and_the_cgroups_below(
+    said: str, is_concerned: bool
+):
+    window = make_window([(float(at), neighbours(at)) for at in range(13)])
+    named = diagnose(window).by_id["cpu_pressure"].entities
+    # As a finding that names no task at all, to which only its unit leads.
+    diagnosis = diagnose(window)
+    bare = replace(diagnosis.by_id["cpu_pressure"], entities={**named, "task": ()})
+    others = [item for item in diagnosis.findings if item.id != "cpu_pressure"]
+    diagnosis = replace(diagnosis, findings=(*others, bare))
+    meant = likeliest(candidates(said, names_for(said, window)), diagnosis)
+    why = answer(meant[0], diagnosis, window)
+    assert ("cpu_pressure" in why.findings) is is_concerned
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_concerned"),
+    [
+        (Subject("unit", "a.service"), True),
+        (Subject("cgroup", "/system.slice/a.service"), True),
+        (Subject("cgroup", "/system.slice"), True),
+        (Subject("cgroup", "/system.slice/a.service/inner"), False),
+        (Subject("unit", "b.service"), False),
+        (Subject("task", "other"), False),
+    ],
+)
+def test_what_is_wrong_with_a_task_concerns_its_unit(subject: Subject, is_concerned: bool):
+    places = {7: "/system.slice/a.service", 8: "/system.slice/b.service"}
+    rows = [
+        Process(7, 1, "hog", "R", 5, 0, 0, 0, 1, False),
+        Process(8, 1, "other", "S", 5, 0, 0, 0, 1, False),
+        *(ProcessCgroup(pid, path, False) for pid, path in places.items()),
+    ]
+    window = make_window([(1.0, rows), (2.0, rows)])
+    why = answer(subject, made([finding("held", task=("hog[7/9]",))]), window)
+    assert (why.findings == ("held",)) is is_concerned
 
 
 def test_without_the_source_that_would_show_it_the_answer_is_unknown():

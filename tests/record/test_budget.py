@@ -87,7 +87,7 @@ def test_what_decoding_still_owes_pauses_nothing_else() -> None:
     assert [verdict.source for verdict in told if verdict] == ["perf.decode"]
 
 
-def test_too_much_memory_ends_the_child_that_holds_most_and_is_told_where_there_is_none() -> None:
+def test_too_much_memory_ends_a_child_and_is_told_where_there_is_none() -> None:
     budget = Budget(50.0, memory_bytes=100 << 20)
     heavy = {"ship": 0, "perf.stacks": 13 << 20}
     assert budget.judge_memory(1000.0, 99 << 20, heavy) is None
@@ -97,6 +97,15 @@ def test_too_much_memory_ends_the_child_that_holds_most_and_is_told_where_there_
     assert budget.judge_memory(1020.0, 101 << 20, heavy) is None
     told = [budget.judge_memory(now, 101 << 20, heavy) for now in range(1080, 2080, 10)]
     assert [entry for entry in told if entry] == [Verdict("report", "memory", why)] * 2
+
+
+def test_too_much_memory_ends_first_what_can_be_had_later_and_the_heavier_of_equals() -> None:
+    budget = Budget(50.0, memory_bytes=100 << 20)
+    heavy = {"perf.stacks": 90 << 20, "tracefs.ring": 95 << 20, "ship": 8 << 20,
+             "perf.decode": 20 << 20}  # fmt: skip
+    told = [budget.judge_memory(now, 101 << 20, heavy) for now in range(1000, 1400, 10)]
+    ended = [entry.source for entry in told if entry and entry.action == "rest"]
+    assert ended == ["perf.decode", "ship", "perf.stacks", "tracefs.ring"]
 
 
 def test_time_the_kernel_spends_on_our_behalf_counts() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from sexton.model.rows.cgroup import CgroupCensus
+import pytest
+
+from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.rows.cpu import CoreTimes, SoftirqWait
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import Nic
+from sexton.model.rows.node import Node
 from sexton.model.window import Batch
-from sexton.record.triggers import CALM_S, LONGEST_S, Pinning, Raised, Triggers
+from sexton.record.triggers import CALM_S, LONGEST_S, Pinning, Raised, Triggers, _LeakWatch
 
 
 def core(cpu: int, system_ms: int, user_ms: int = 0, softirq_ms: int = 0) -> CoreTimes:
@@ -112,6 +115,64 @@ def test_zombies_are_told_past_the_limit_and_at_each_doubling() -> None:
         for dying in (None, 20, 499, 500, 600, 999, 1000, 1999, 2000)
     ]
     assert told == [False, False, False, True, False, False, True, False, True]
+
+
+def leaking(
+    per_s: float, until: float, *, kept: bool = True, traced: bool = True, uptime_s: float = 9e4
+) -> list[Raised]:
+    """Cgroups that are made and removed at a pace, and kept or released after a second; a count of
+    ten live ones and of the dying every ten seconds, the events of each half second in between."""
+    triggers, raised, died = Triggers(), [], 0
+    fields = dict.fromkeys(Node.__dataclass_fields__) | {"uptime_s": uptime_s}
+    triggers.feed(Node, Batch(0.0, 0.0, (Node(**fields),)))
+    for half in range(int(until * 2) + 1):
+        now, rows = half / 2, []
+        for number in range(died, int(now * per_s)):
+            path, at = f"/a.slice/job-{number}.scope", int(now * 1e9)
+            rows += [CgroupEvent(kind, number, path, at) for kind in ("mkdir", "rmdir")]
+            if not kept:
+                rows.append(CgroupEvent("release", number, path, at + 10**9))
+            died = number + 1
+        if traced:
+            raised += triggers.feed(CgroupEvent, Batch(now, now, tuple(rows)))
+        if now % 10 == 0:
+            staying = died if kept else int(per_s)
+            row = CgroupCensus("v2", 2, "/c", "node", None, 10, staying, "x", None)
+            raised += triggers.feed(CgroupCensus, Batch(now, now, (row,)))
+    return raised
+
+
+@pytest.mark.parametrize(
+    ("per_s", "until", "traced"),
+    [
+        (10.0, 20.0, True),  # 200 are dying
+        (10.0, 40.0, False),
+        (0.1, 130.0, True),  # the slow original
+        (0.02, 600.0, True),  # 1,000 within a day
+    ],
+)
+def test_a_proven_leak_is_told_long_before_there_are_many(per_s, until, traced) -> None:
+    raised = leaking(per_s, until, traced=traced)
+    assert {(alarm.kind, alarm.about) for alarm in raised} == {("zombie_memcgs", "leak")}
+    assert [alarm.goes_on for alarm in raised] == [False] + [True] * (len(raised) - 1)
+    assert "an hour" in raised[0].detail
+    assert ("from /a.slice/job-*.scope" in raised[0].detail) is traced
+
+
+def test_healthy_churn_and_boot_are_no_leak() -> None:
+    assert leaking(20.0, 120.0, kept=False) == []
+    assert leaking(0.001, 3600.0) == []  # 86 a day
+    assert leaking(0.3, 120.0, traced=False, uptime_s=60.0) == []
+
+
+def test_what_a_leak_is_judged_by_stays_small() -> None:
+    watch = _LeakWatch()
+    for half in range(20_000):
+        rows = (CgroupEvent("rmdir", half, "/a", half),) if half % 5000 < 4500 else ()
+        watch.add(CgroupEvent, Batch(half / 2, 0.0, rows))
+        watch.add(CgroupEventGap, Batch(half / 2, 0.0, ()))
+    assert len(watch._events) <= 4500
+    assert not watch._lost
 
 
 def test_zombies_that_went_and_came_back_are_told_again() -> None:

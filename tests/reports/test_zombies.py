@@ -77,7 +77,7 @@ def test_a_sick_node_says_how_many_who_what_and_how_fast():
     assert text.count("not zombie processes") == 1
     assert "+10 in 5.0 s" in text
     assert "+7,200 an hour at this rate" in text
-    assert "352.8 an hour on average since boot (8 d 2 h)" in " ".join(text.split())
+    assert "353 an hour on average since boot (8 d 2 h)" in " ".join(text.split())
     assert "at most 3.0 GiB" in text
     (owner,) = [line for line in lines if "ecs.service" in line]
     assert "68,000" in owner

@@ -12,7 +12,7 @@ a leak that began a minute ago.
 Not a leak, however much it looks like one for a while: existing cgroups that are removed (then as
 many fewer are live, or none were created), ordinary removals among which some stay (then the count
 must confirm it), a destroy backlog that drains, and the boot of a node, whose units leave one or
-two each.
+two each; without a trace that excuses fewer than a hundred, in the first minutes.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ KEPT = Threshold(
     "kept", 50, "% not released", "if fewer stay, the number of dying cgroups must grow as well"
 )
 SETTLED = Threshold("settled", 10, "min since boot", "booting leaves a few dozen, once")
+AT_BOOT = Threshold("at boot", 100, "dying", "twice the few dozen that a boot leaves")
 SHORTEST = Threshold(
     "shortest", 4, "s of growth", "several times what a release takes: RCU and a worker, under 1 s"
 )
 TRACED = "tracefs cgroup_rmdir, cgroup_release"
 COUNTED = "the number of dying memory cgroups"
 #: Older counts say nothing about a leak that goes on now.
-_BACK_S = 3600.0
+BACK_S = 3600.0
 #: A stretch may be a quarter of the time since the first death, and need not be longer than this.
 #: Counts do not show what ended, so they must have grown for longer.
 _LONG_TRACED_S, _LONG_COUNTED_S = 60.0, 600.0
@@ -163,7 +164,7 @@ def undecided(window: Window) -> Undecided | None:
     if moved is None or leak(window) is not None:
         return None
     if seen is None or seen.traced is None:
-        too_short = moved.seconds < SHORTEST.value and not _is_starting(window)
+        too_short = moved.seconds < SHORTEST.value and not _is_booting(window, counts(window))
         found = Undecided(moved.by, moved.seconds, "") if too_short else None
     else:
         found = _unreleased(seen, seen.traced)
@@ -244,9 +245,9 @@ def _by_growth(seen: Churn, traced: Deaths, counted: Sequence[Count]) -> Leak | 
 
 def _by_counts(window: Window, counted: Sequence[Count]) -> Leak | None:
     """Growth throughout a stretch, while the number of live cgroups hardly changed."""
-    if _is_starting(window):
+    if _is_booting(window, counted):
         return None
-    recent = [count for count in counted if count.mono_s >= counted[-1].mono_s - _BACK_S]
+    recent = [count for count in counted if count.mono_s >= counted[-1].mono_s - BACK_S]
     stretch = _stretch(_lasting(recent), counted[-1].mono_s, _LONG_COUNTED_S)
     if stretch is None or stretch.seconds < max(SHORTEST.value, _long_enough(recent)):
         return None
@@ -275,10 +276,13 @@ def _going_on(seen: Churn, traced: Deaths) -> tuple[Family, _Stretch] | None:
     return max(found, key=lambda pair: pair[1].certain, default=None)
 
 
-def _is_starting(window: Window) -> bool:
-    """Whether the node booted a moment ago."""
+def _is_booting(window: Window, counted: Sequence[Count]) -> bool:
+    """Whether the node booted a moment ago and no more are dying than a boot leaves: counts do not
+    show whose they are."""
     uptime = window.node.uptime_s if window.node else None
-    return uptime is not None and uptime < SETTLED.value * 60
+    if uptime is None or uptime >= SETTLED.value * 60:
+        return False
+    return not counted or counted[-1].dying < AT_BOOT.value
 
 
 def _mostly_kept(family: Family, stayed_s: Sequence[float]) -> bool:

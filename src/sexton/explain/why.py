@@ -16,6 +16,7 @@ from sexton.detect.registry import answering, essentials
 from sexton.detect.stacks import on_cores
 from sexton.explain.event_times import occasions
 from sexton.explain.held import MUCH
+from sexton.explain.homes import concerns_home
 from sexton.explain.story import timeline
 from sexton.explain.subject import (
     Names,
@@ -143,7 +144,7 @@ def _concerns(finding: Finding, subject: Subject, window: Window) -> bool:
     if subject.kind == "function":
         return _is_in(finding, subject.name, window)
     if subject.kind != "moment" or subject.wall_s is None:
-        return concerns(finding, subject)
+        return concerns(finding, subject) or concerns_home(finding, subject, window)
     start, end = finding.start, finding.end
     first = window.start if start is None else start
     last = window.end if end is None else end

@@ -96,6 +96,15 @@ def seconds(value: float) -> str:
     return f"{whole // 60} min {whole % 60} s"
 
 
+def an_hour(value: float, sign: str = "") -> str:
+    """A rate per hour; small ones with a decimal, `sign` "+" to show it.
+
+    >>> an_hour(7948.1), an_hour(9.96), an_hour(0.04), an_hour(120.2, "+"), an_hour(-3.25, "+")
+    ('7,948 an hour', '10.0 an hour', '0.0 an hour', '+120 an hour', '-3.2 an hour')
+    """
+    return f"{value:{sign},.{0 if abs(value) >= 10 else 1}f} an hour"
+
+
 def size(value: float) -> str:
     """Bytes in binary units.
 

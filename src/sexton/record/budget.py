@@ -171,18 +171,19 @@ class Budget:
 
     def judge_memory(self, now: float, rss: int, heavy: Mapping[str, int]) -> Verdict | None:
         """What to do about memory: reading less frees none, but the child of a companion (`heavy`,
-        by resident bytes) can be ended. If there is none, report it every ten minutes."""
+        by resident bytes) can be ended: in the order in which CPU time is given up, the heaviest
+        of equals first. If there is none, report it every ten minutes."""
         if rss <= self.memory_bytes or now - self._changed_s < OVER_S:
             return None
         why = f"{rss >> 20} MB of memory, limit {self.memory_bytes >> 20} MB"
         resting = {paused.source for paused in self._paused}
         awake = {name: size for name, size in heavy.items() if size and name not in resting}
-        heaviest = max(awake, key=lambda name: awake[name], default=None)
-        if heaviest is not None:
-            self._paused.append(_Paused("rest", heaviest, 0.0))
-            self._times_given_up[heaviest] += 1
+        chosen = min(awake, key=lambda name: (_ORDER.get(name, 1), -awake[name]), default=None)
+        if chosen is not None:
+            self._paused.append(_Paused("rest", chosen, 0.0))
+            self._times_given_up[chosen] += 1
             self._changed_s = now
-            return Verdict("rest", heaviest, why)
+            return Verdict("rest", chosen, why)
         return self._report(now, "memory", why)
 
     def _give_up(

@@ -1,9 +1,9 @@
 """Alarms: what makes the recorder pin the minutes around a moment and read tables more often.
 
 `Triggers` gets every reading and raises an alarm when a core is held in the kernel for two seconds,
-the kernel log shows a NIC reset or a soft lockup, dying cgroups exceed a multiple of the live ones,
-or a softirq waited for a second (four seconds before the driver resets the device). The limits are
-those of the detectors, so every alarm here is a finding there.
+the kernel log shows a NIC reset or a soft lockup, dying cgroups exceed a multiple of the live ones
+or leak, or a softirq waited for a second (four seconds before the driver resets the device). The
+limits are those of the detectors, so every alarm here is a finding there.
 
 A condition that lasts is one alarm: it is extended while it lasts, up to `LONGEST_S`. After that it
 is normal for this node, and only a calm of `CALM_S` arms the trigger again.
@@ -16,6 +16,7 @@ follow within `_TOGETHER_S` share the first one's pin.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -23,18 +24,22 @@ from typing import Any, NamedTuple
 from sexton.detect.detectors.cgroups import zombie_memcgs
 from sexton.detect.detectors.cgroups.zombie_memcgs import MANY, RATIO
 from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE
+from sexton.detect.growth import ENOUGH
+from sexton.detect.leak import BACK_S, Leak, leak
 from sexton.detect.resets import reports_reset
 from sexton.detect.waits import WAIT
 from sexton.model.row import Row
-from sexton.model.rows.cgroup import CgroupCensus
+from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupEventGap
 from sexton.model.rows.cpu import CoreTimes, SoftirqWait
 from sexton.model.rows.event import KernelEvent
 from sexton.model.rows.net import Nic
-from sexton.model.text import printable, shorten
-from sexton.model.window import Batch
+from sexton.model.rows.node import Node
+from sexton.model.text import an_hour, printable, seconds, shorten
+from sexton.model.window import Batch, Window
 from sexton.series.catalogue import SOFTIRQ_LONGEST, SOFTIRQ_PENDING
 from sexton.series.cores import CoreMeter, HeldSoFar
 from sexton.series.meter import largest
+from sexton.series.steps import rise
 from sexton.store.layout import stamp
 from sexton.store.pins import AFTER_S, BEFORE_S, Pin
 
@@ -44,6 +49,10 @@ CALM_S = 600.0
 _FRESH_S = 30.0
 _SHOWN = 160
 _MOST_LASTING = 1000
+#: A leak is judged by the census of every ten seconds, also while an alarm reads it each second.
+_JUDGE_S = 8.0
+#: At 45 removals a second the last 45 seconds, of a slow leak an hour.
+_MOST_EVENTS = 4096
 
 
 class Raised(NamedTuple):
@@ -66,6 +75,7 @@ class Triggers:
         self._cores = CoreMeter()
         self._held = HeldSoFar()
         self._zombies = 0
+        self._leaks = _LeakWatch()
         self._nics: dict[str, str] = {}
         self._lasting: dict[tuple[str, str], tuple[float, float]] = {}
 
@@ -79,7 +89,10 @@ class Triggers:
             self._nics = {row.bus_address: row.name for row in batch.rows if row.bus_address}
             return []
         elif kind is CgroupCensus:
-            found = list(self._census(batch))
+            found = [*self._census(batch), *self._leaking(batch)]
+        elif kind in (CgroupEvent, CgroupEventGap, CgroupDir, Node):
+            self._leaks.add(kind, batch)
+            return []
         elif kind is SoftirqWait:
             found = list(_waits(batch))
         else:
@@ -134,6 +147,69 @@ class Triggers:
                 self._zombies = row.dying
                 words = f"{row.dying:,} dying memory cgroups, {row.live:,} live"
                 yield Raised(zombie_memcgs.NAME, f"{row.dying:,}", words, batch.mono_s)
+
+    def _leaking(self, batch: Batch[CgroupCensus]) -> Iterator[Raised]:
+        found = self._leaks.judge(batch)
+        if found is not None and found.severity is not None:
+            words = f"{found.number:,} dying memory cgroups more in {seconds(found.seconds)}"
+            words += f", {an_hour(found.per_hour)}"
+            words += f" from {found.shown}" if found.shown else ""
+            yield Raised(zombie_memcgs.NAME, "leak", shorten(words, _SHOWN), batch.mono_s)
+
+
+class _LeakWatch:
+    """The readings that `detect.leak` judges: counts of the last hour, the latest removals."""
+
+    def __init__(self) -> None:
+        self._counts: deque[Batch[CgroupCensus]] = deque()
+        self._events: deque[Batch[CgroupEvent]] = deque()
+        self._lost: deque[Batch[CgroupEventGap]] = deque()
+        self._latest: dict[type[Row], list[Batch[Any]]] = {}
+        self._number = 0
+
+    def add(self, kind: type[Row], batch: Batch[Any]) -> None:
+        if kind is CgroupEvent:
+            last = self._events[-1] if len(self._events) > 1 else None
+            if last is not None and not last.rows and last.follows and batch.follows:
+                self._events.pop()  # an idle node has two empty readings a second
+            self._events.append(batch)
+            self._number += len(batch.rows)
+            self._forget(batch.mono_s)
+        elif kind is not CgroupEventGap:
+            self._latest[kind] = [batch]
+        elif batch.rows:
+            self._lost.append(batch)
+
+    def judge(self, batch: Batch[CgroupCensus]) -> Leak | None:
+        """The leak that is proven now. Without growth there is none, and nothing to compute."""
+        if self._counts and batch.mono_s - self._counts[-1].mono_s < _JUDGE_S:
+            return None
+        dying = _dying(batch)
+        if dying is None:
+            return None
+        self._counts.append(batch)
+        self._forget(batch.mono_s)
+        fewest = min(number for each in self._counts if (number := _dying(each)) is not None)
+        if rise(fewest, dying) < ENOUGH.value:
+            return None
+        batches: dict[type[Row], Any] = {**self._latest, CgroupCensus: self._counts}
+        if self._events:
+            batches |= {CgroupEvent: self._events, CgroupEventGap: self._lost}
+        return leak(Window(batches))
+
+    def _forget(self, now: float) -> None:
+        while self._number > _MOST_EVENTS and len(self._events) > 1:
+            self._number -= len(self._events.popleft().rows)
+        for kept in (self._counts, self._events, self._lost):
+            while len(kept) > 1 and now - kept[0].mono_s > BACK_S:
+                old = kept.popleft()
+                self._number -= len(old.rows) if kept is self._events else 0
+        while self._lost and self._events and self._lost[0].mono_s < self._events[0].mono_s:
+            self._lost.popleft()
+
+
+def _dying(batch: Batch[CgroupCensus]) -> int | None:
+    return batch.rows[0].dying if batch.rows else None
 
 
 def _kind(row: KernelEvent) -> str | None:

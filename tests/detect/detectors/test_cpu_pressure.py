@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sexton.detect.detectors.cpu.cpu_pressure import detect
@@ -13,6 +15,7 @@ from sexton.model.rows.cpu import CoreTimes, ReadyTasks, RunQueue
 from sexton.model.rows.memory import Pressure
 from sexton.model.rows.task import Process, ProcessCgroup
 from sexton.model.why import Subject
+from sexton.model.window import Window
 from tests.support.windows import make_window
 
 CORES = 2
@@ -266,3 +269,35 @@ def test_a_node_too_short_of_cpu_time_to_be_read_is_told_by_its_counters():
 
 def test_a_gap_in_which_nobody_waited_is_only_a_gap():
     assert detect(lapsed(1.0)).verdict is Verdict.ABSENT
+
+
+def test_every_worker_of_the_neighbour_is_named_and_a_task_that_used_little_is_not():
+    def tasks(at: int) -> list[Row]:
+        hogs = [process(pid, at, 0.15) for pid in range(10, 22)]
+        return [*hogs, process(99, at, 0.05, "sshd")]
+
+    finding = detect(seen(12, 25, more=tasks))
+    for pid in range(10, 22):
+        assert concerns(finding, Subject("task", f"hog[{pid}]"))
+    named = detect(seen(12, 25, more=lambda at: [process(n, at, 0.02) for n in range(10, 99)]))
+    assert len(named.entities["task"]) <= 20 + 3
+
+
+def test_the_neighbour_is_named_though_tasks_were_not_read_in_between():
+    """The recorder itself got too little time: one reading before, and one after."""
+
+    def tasks(at: int) -> list[Row]:
+        if at not in (2, 20):
+            return []
+        started = [replace(process(pid, at, 0.15), start_ms=3_000) for pid in range(10, 22)]
+        hogs = started if at == 20 else []
+        return [*hogs, process(99, at, 0.05, "sshd")]
+
+    window = seen(24, 25, more=tasks)
+    kinds = (CoreTimes, ReadyTasks)
+    read = [replace(batch, follows=False) for batch in window.batches(Process) or ()]
+    window = Window({**{kind: window.batches(kind) or () for kind in kinds}, Process: read})
+    finding = detect(window)
+    assert "hog (12 processes) took 98 % of the CPU time" in finding.summary
+    assert concerns(finding, Subject("task", "hog[21]"))
+    assert not concerns(finding, Subject("task", "sshd"))

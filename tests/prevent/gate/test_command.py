@@ -6,10 +6,12 @@ import contextlib
 import gzip
 import json
 import os
+import re
 import resource
 import stat
 import subprocess
 import tarfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,34 @@ def test_an_image_with_the_deb_packages_ecs_fails_unbooted(sick: Path) -> None:
     assert (document["unneeded_units"], document["restart_without_backoff"]) == ("fail", "fail")
     assert document["kubelet_config"] == "pass"
     assert document["memcg_count"] == "not_applicable"
+
+
+def test_gate_and_audit_count_the_same_units_under_every_verdict(sick: Path) -> None:
+    """Also the protected ones of the distribution itself, which the text counts and does not
+    name."""
+    wants = sick / "etc/systemd/system/multi-user.target.wants"
+    for name in ("dbus", "systemd-journald", "cron"):
+        unit = sick / f"usr/lib/systemd/system/{name}.service"
+        unit.write_text("[Service]\nExecStart=/usr/sbin/sshd\n")
+        (wants / unit.name).symlink_to(f"/usr/lib/systemd/system/{unit.name}")
+    audited = json.loads(sexton("audit", "--root", sick, "--json").stdout)
+    counts = {key: value for key, value in audited["counts"].items() if key != "with_faults"}
+    verdicts = Counter(subject["verdict"] for subject in audited["subjects"])
+    assert counts == {key: verdicts[key] for key in counts}
+    assert counts["protected"] >= 3
+    text = sexton("audit", "--root", sick).stdout.decode()
+    said = {
+        word.lower(): int(number)
+        for word, number in re.findall(r"^ (UNKNOWN|NEEDED|PROTECTED) +([0-9]+)", text, re.M)
+    }
+    assert said == {key: number for key, number in counts.items() if number and key in said}
+    assert "protected" in said
+    gated = json.loads(sexton("gate", "--root", sick, "--format", "json").stdout)
+    rule = next(rule for rule in gated["rules"] if rule["id"] == "unneeded_units")
+    total, _, rest = rule["summary"].partition(": ")
+    assert total == f"{len(audited['subjects'])} units"
+    told = {word: int(number) for number, word in (part.split(" ", 1) for part in rest.split(", "))}
+    assert told == counts
 
 
 @pytest.mark.parametrize("form", ["tar", "tar.gz", "disk"])

@@ -90,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
     query = " ".join(args.about)
     check_prometheus(args)
+    _check_place(args)
     if args.prometheus is not None:
         why = _scraped(args, query)
     elif args.recording is None or is_archive(args.recording):
@@ -105,6 +106,23 @@ def run(args: argparse.Namespace) -> int:
 
         sys.stdout.write(why_text(why, output.width(), colour=output.colour()))
     return int(why.exit)
+
+
+def _check_place(args: argparse.Namespace) -> None:
+    """Refuse an archive or a recording as the last word, where `diagnose` and `zombies` take one:
+    here a name has several words, and `task backup` may stand beside a file called backup."""
+    import shlex
+    from pathlib import Path
+
+    *words, place = args.about
+    if args.recording is not None or args.prometheus is not None or not words:
+        return
+    path = Path(place)
+    is_archive_file = len({*place} & {".", "/"}) > 0 and path.is_file()
+    if is_archive_file or (path / "segments").is_dir():
+        kind = "a file" if is_archive_file else "a recording"
+        command = f"sexton why {_quoted(' '.join(words))} --from {shlex.quote(place)}"
+        raise CommandError(f"{place!r} is {kind}, not part of a name: {command}")
 
 
 def _sampled(args: argparse.Namespace, query: str) -> Why:

@@ -5,9 +5,9 @@
   sudo sexton fix verify ID                 an apply by its ID (sexton fix status)
 
 Passes if there are fewer dying memory cgroups than before (where the plan was to free
-them) and they no longer grow, no stopped unit restarts, saturated cores spend less time in
-the kernel, CPU throttling and direct reclaim did not rise, and no NIC was reset. Shows how
-many zombies were freed and how many remain.
+them) and they no longer grow, no stopped unit restarts, saturated cores spend at most half
+as much time in the kernel and are not held again, CPU throttling and direct reclaim did not
+rise, and no NIC was reset. Shows how many zombies were freed and how many remain.
 Exit: 0 all criteria met, 1 at least one not met, 2 failed, 3 at least one unknown.
 """
 

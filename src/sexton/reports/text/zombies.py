@@ -24,7 +24,7 @@ from sexton.detect.owners import (
     owners,
 )
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupResidual, OfflineMemcg
-from sexton.model.text import count, printable, seconds, shorten, size
+from sexton.model.text import an_hour, count, printable, seconds, shorten, size
 from sexton.model.window import Window
 from sexton.reports.text.blocks import bold, clamp, cut, grant_for, picked
 
@@ -193,14 +193,14 @@ def _growth_words(found: Tally) -> str:
         if grown.draining and grown.drained_in_s is not None:
             words.append(f"draining on its own, empty in {seconds(grown.drained_in_s)}")
     if found.per_s is not None:
-        words.append(f"{found.per_s * 3600:+,.0f} an hour at this rate")
+        words.append(f"{an_hour(found.per_s * 3600, '+')} at this rate")
     elif grown is not None and 0 < grown.by < ENOUGH.value:
         words.append("too few for a forecast")
     census = found.census
     uptime_s = found.uptime_s or 0.0
     if uptime_s >= 1 and census and census.dying and census.scope == "node":
-        hourly = census.dying * 3600 / uptime_s
-        words.append(f"{hourly:,.1f} an hour on average since boot ({seconds(uptime_s)})")
+        hourly = an_hour(census.dying * 3600 / uptime_s)
+        words.append(f"{hourly} on average since boot ({seconds(uptime_s)})")
     return " · ".join(words) or "unknown (only one count)"
 
 

@@ -184,18 +184,36 @@ def faults(page: Page) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("width", [400, 700])
+@pytest.mark.parametrize("width", [400, 600, 601, 700, 760, 761, 820, 821, 900, 901, 1150])
 def test_a_narrow_window_shows_the_verdict_and_the_lanes(width, incident, opened):
+    """On both sides of the widths at which the layout changes."""
     page = drawn(opened(incident, viewport={"width": width, "height": 700}))
-    assert page.evaluate("document.getElementById('canvas-average').clientWidth") > width / 2
+    assert page.evaluate("document.getElementById('canvas-average').clientWidth") > width / 2.2
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CUT_OFF) == []
+    page.evaluate(OF_A_LIVE_RECORDING)
+    assert page.evaluate(CUT_OFF) == []
     expect(page.locator("#chainBody")).to_contain_text("SICK", timeout=60_000)
     expect(page.get_by_text("SICK", exact=True)).to_be_in_viewport()
     page.locator("[data-finding=nic_resets]").click()
     assert lit(page) == "nic_resets"
     assert page.evaluate("document.getElementById('lanes').clientHeight") > 200
+    drag(page, "average", 0.4, 0.6)
+    expect(page.locator("#panelNote")).to_contain_text("sample")
+    expect(page.get_by_text("SICK", exact=True)).to_be_in_viewport()
+    assert page.evaluate(CUT_OFF) == []
 
 
+#: Buttons that this recording does not need.
+OF_A_LIVE_RECORDING = """() => {
+  document.getElementById("follow").hidden = document.getElementById("problems").hidden = false;
+  document.getElementById("problems").textContent = "12 problems";
+}"""
+CUT_OFF = """() => [...document.querySelectorAll("#top button, #chain > header button")]
+  .filter((each) => each.checkVisibility()).filter((each) => {
+    const box = each.getBoundingClientRect();
+    return box.left < 0 || box.right > innerWidth || box.top < 0 || box.bottom > innerHeight;
+  }).map((each) => each.textContent)"""
 OUTSIDE = """() => {
   const header = document.querySelector("#panel > header"), around = header.getBoundingClientRect();
   const all = [...header.querySelectorAll("button, input, select")]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from operator import itemgetter
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -180,20 +182,34 @@ def test_axe_finds_nothing_serious_in_pins_searches_and_views(
     assert faults(page) == []
 
 
+WRITTEN = """() => {
+  window.written = [];
+  const plain = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...more) {
+    if (this.canvas.closest?.("[data-lane=stacks]"))
+      window.written.push([text, x / this.canvas.clientWidth, this.canvas.id]);
+    return plain.call(this, text, x, y, ...more);
+  };
+}"""
+
+
 def test_the_stacks_lane_has_a_clock_and_a_scale(plain: str, opened: Opened):
+    """What is written on its canvas, and on which side."""
     page = drawn(opened(plain))
-    inked = """([from, to]) => {
-      const over = document.getElementById("canvas-stacks");
-      const image = over.getContext("2d").getImageData(0, 0, over.width, over.height).data;
-      let seen = 0;
-      for (let y = 0; y < over.height; y++)
-        for (let x = Math.floor(over.width * from); x < over.width * to; x++)
-          if (image[(y * over.width + x) * 4 + 3] > 0) seen++;
-      return seen;
-    }"""
-    assert page.evaluate(inked, [0, 0.1]) > 100  # milliseconds of the second
-    assert page.evaluate(inked, [0.7, 1]) > 300  # colours and what they count
-    assert page.evaluate(inked, [0.2, 0.5]) == 0
+    page.evaluate(WRITTEN)
+    page.set_viewport_size({"width": 1300, "height": 768})
+    settled(page)
+    written = page.evaluate("window.written")
+    over = [(text, x) for text, x, canvas in written if canvas == "canvas-stacks"]
+    clock = {x: text for text, x, canvas in written if canvas != "canvas-stacks"}
+    assert {"0 ms", "500 ms", "1 s"} <= {text for text, x in over if x < 0.1}  # of the second
+    scale = [text for text, x in sorted(over, key=itemgetter(1)) if x > 0.7]
+    assert scale[0] == "0"
+    assert re.fullmatch(r"≥ [0-9.,]+ samples in 20 ms", scale[-1]), written
+    told = [clock[x] for x in sorted(clock)]
+    assert len(told) > 2
+    assert told == sorted({*told})
+    assert all(re.fullmatch(r"\d\d:\d\d(:\d\d)?", text) for text in told), told
     bottom = {pixel(page, "stacks", 0.3 + step / 900, 0.95) for step in range(180)}
     assert len(bottom) > 2  # digits on the ground of the clock
     assert any(near(item, (247, 248, 250), 2) for item in bottom)

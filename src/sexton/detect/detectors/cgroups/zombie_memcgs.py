@@ -46,6 +46,7 @@ from sexton.detect.growth import (
     rate,
 )
 from sexton.detect.leak import (
+    AT_BOOT,
     AT_ONCE,
     KEPT,
     SETTLED,
@@ -63,7 +64,7 @@ from sexton.model.chain import Strength
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, OfflineMemcg, WalkCost
-from sexton.model.text import clock, count, day, printable, seconds, size
+from sexton.model.text import an_hour, clock, count, day, printable, seconds, size
 from sexton.model.window import Window
 
 NAME = "zombie_memcgs"
@@ -102,7 +103,7 @@ DEATHS_ONLY = "sudo sexton zombies --watch counts removals from now on; counting
 _MOST = 8
 _ADVERB = {Strength.LIKELY: "likely", Strength.POSSIBLE: "possibly"}
 _COUNT = (NORMAL, MANY, RATIO, PLENTY, GRAVE, GRAVE_RATIO, SHARE)
-_RATE = (GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, KEPT, SETTLED, SHORTEST)
+_RATE = (GRACE, ENOUGH, DRAIN, TOO_MANY, SOON, AT_ONCE, KEPT, SETTLED, AT_BOOT, SHORTEST)
 
 
 def _free(_finding: Finding, window: Window) -> list[Step]:
@@ -278,7 +279,7 @@ def _counted(census: CgroupCensus) -> Evidence:
 def _leaking(window: Window, going_on: Leak | None) -> list[Evidence]:
     if going_on is None:
         return []
-    value = f"{going_on.number:,} in {seconds(going_on.seconds)}, {going_on.per_hour:,.0f} an hour"
+    value = f"{going_on.number:,} in {seconds(going_on.seconds)}, {an_hour(going_on.per_hour)}"
     value += f" from {going_on.shown}" if going_on.shown else ""
     more = "another " if going_on.passed else ""
     value += f"; will reach {more}{TOO_MANY.value:,.0f} dying in {seconds(going_on.arrives_s)},"
@@ -341,7 +342,7 @@ def _rates(
         rates.append(
             Evidence(
                 "average since boot",
-                f"{average:,.{0 if average >= 10 else 1}f} an hour over {seconds(uptime)}",
+                f"{an_hour(average)} over {seconds(uptime)}",
                 "about 0",
                 "memory cgroups an hour",
                 f"{census.method}, /proc/uptime",

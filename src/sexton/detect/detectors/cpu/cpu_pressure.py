@@ -55,15 +55,15 @@ from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupCpu
 from sexton.model.rows.cpu import CoreTimes, ReadyTasks, RunQueue
 from sexton.model.rows.memory import Pressure
-from sexton.model.rows.task import Process
+from sexton.model.rows.task import Process, Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import pressure
 from sexton.series.cores import CoreSeries, all_cores, core_series
-from sexton.series.load import Stretch, Waiting, across, high, highest, lapses, waiting
+from sexton.series.load import Stretch, Waiting, across, high, highest, lapses, threads, waiting
 from sexton.series.rates import CLOSE_S, lasts
-from sexton.series.tasks import Task, key, task_steps, used
+from sexton.series.tasks import Task, Used, key, task_steps, used
 
 NAME = "cpu_pressure"
 
@@ -85,6 +85,8 @@ READY = Threshold(
 )
 _ALL = (CROWDED, GRAVE, LASTING, BRIEF, FULL, STALLED, NOISY, READY)
 _SHOWN = 3
+#: A node can run a thousand workers of one program.
+_MOST_TAKERS = 20
 #: Fewer readings of processes do not show who waits.
 _READINGS = 3
 #: Of a core; a task that got more than this did not starve.
@@ -201,7 +203,6 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
         got_little(_placed(waiter, home), waiter.percent, waiter.ready, "/proc/PID/stat")
         for waiter, home in zip(waiters, homes, strict=False)
     ]
-    top = sorted(tasks, key=lambda task: -task.percent)[:_SHOWN]
     return Finding(
         NAME,
         Verdict.PRESENT,
@@ -209,7 +210,7 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
         _summary(worst, len(shares), found, users) + _waited(waiters, homes),
         entities={
             "core": tuple(str(core) for core in sorted(shares)),
-            "task": names(task.name for task in (*top, *waiters[:_SHOWN])),
+            "task": names([*_takers(tasks), *(task.name for task in waiters[:_SHOWN])]),
             "unit": names(user.unit for user in users[:1]),
             # Those that waited, too, but not as units: the advice is about the first unit.
             "cgroup": names(
@@ -230,7 +231,9 @@ def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting |
 def _unread(window: Window, lapse: Stretch, cores: CoreSeries) -> Finding:
     """Sexton itself got no time to read, while tasks waited for a core."""
     used = across(window, CgroupCpu, "used_us", lapse)
+    tasks = _over_gaps(window, (lapse.start, lapse.end))
     users = cpu_users.users({str(key[0]): amount for key, amount in used.items()})
+    users = max(users, _programs(tasks), key=_accounted)
     words = f"nothing could be read for {duration(lapse.seconds)}, while tasks waited for a core"
     words += f" {lapse.mean:.0f} % of the time"
     if users:
@@ -251,6 +254,7 @@ def _unread(window: Window, lapse: Stretch, cores: CoreSeries) -> Finding:
         words,
         entities={
             "core": tuple(str(core) for core in sorted(cores.cores)),
+            "task": names(_takers(tasks)),
             "unit": names(user.unit for user in users[:1]),
             "cgroup": names(user.cgroup for user in users[:1]),
         },
@@ -302,6 +306,9 @@ def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
         for row in batch.rows:
             ready[key(row)] += row.state == "R"
     enough = len(read) >= _READINGS
+    steps = used(task_steps(read))
+    if not steps:  # too slow to read one step in the span
+        return _over_gaps(window, span)
     return [
         _Task(
             f"{mine.row.comm}[{mine.row.pid}]",
@@ -312,8 +319,33 @@ def _tasks(window: Window, span: tuple[float, float]) -> list[_Task]:
             100 * ready[task] / len(read) if enough else 0.0,
             mine.row.kernel,
         )
-        for task, mine in used(task_steps(read)).items()
+        for task, mine in steps.items()
     ]
+
+
+def _over_gaps(window: Window, span: tuple[float, float]) -> list[_Task]:
+    """Processes from the last reading before a span to the first after it: their CPU time alone.
+
+    One that is in no reading of all processes may be in one of threads.
+    """
+    by_pid: dict[int, list[Used[Thread]]] = defaultdict(list)
+    for mine in used(task_steps(threads(window, *span), over_gaps=True)).values():
+        by_pid[mine.row.pid].append(mine)
+    found = []
+    for pid, parts in by_pid.items():
+        main = max(parts, key=lambda part: part.row.tid == pid)
+        used_ms = sum(part.amount for part in parts)
+        percent = sum(part.percent for part in parts)
+        comm = main.row.comm
+        found.append(_Task(f"{comm}[{pid}]", comm, pid, used_ms, percent, 0.0, kernel=False))
+    return found
+
+
+def _takers(tasks: Sequence[_Task]) -> list[str]:
+    """Tasks that used the most CPU time, and their like: workers use about as much each."""
+    top = sorted(tasks, key=lambda task: -task.percent)
+    alike = [task for task in top if 2 * task.percent >= top[0].percent > 0]
+    return [task.name for task in top[: max(_SHOWN, min(len(alike), _MOST_TAKERS))]]
 
 
 def _programs(tasks: Sequence[_Task]) -> list[User]:

@@ -73,6 +73,11 @@ _SHOWN = 8
 _NEAR_SHOWN = 3
 _V1_FILES = "memory.usage_in_bytes, memory.limit_in_bytes"
 _V2_FILES = "memory.current, memory.max"
+_WHO_HAD_IT = Step(
+    "dmesg -T | grep -B 40 -A 2 'oom-kill:' | less",
+    "see which processes had the memory when it was killed, and what was using it",
+    READS,
+)
 _LOG = "sudo sexton diagnose  # the kernel log names process and cgroup"
 
 
@@ -119,6 +124,10 @@ def _ruled_out(window: Window) -> str:
 
 def _look(finding: Finding, window: Window) -> Sequence[Step]:
     units, cgroups = finding.entities.get("unit", ()), finding.entities.get("cgroup", ())
+    worst = next(iter(_groups(window, kills(window))), None)
+    if worst is not None and worst.last.scope not in ("cgroup", ""):
+        # No limit of the killed process's unit was reached: the node ran out.
+        return [_WHO_HAD_IT, *BIGGEST_PROCESSES.steps(finding, window)]
     why = "see its limit; raise it, or find out why the program needs more"
     if units:
         return [Step(f"systemctl show -p MemoryMax -p MemoryPeak {quote(units[0])}", why, READS)]
@@ -131,8 +140,7 @@ def _look(finding: Finding, window: Window) -> Sequence[Step]:
         place = f"{census.mount_point}{cgroups[0]}"
         return [Step(" ".join(["head", *(quote(f"{place}/{name}") for name in files)]), why, READS)]
     if cgroups:
-        words = "see which processes had the memory when it was killed, and what was using it"
-        return [Step("dmesg -T | grep -B 40 -A 2 'oom-kill:' | less", words, READS)]
+        return [_WHO_HAD_IT]
     return BIGGEST_PROCESSES.steps(finding, window)
 
 
