@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sexton.cli import parent
 from sexton.cli.parent import needs_child
 from tests.support.hung import hung_mount
 
@@ -334,6 +335,20 @@ def test_only_commands_that_read_a_node_or_files_from_elsewhere_run_in_a_child(
     assert needs_child(arguments) is wanted
 
 
-def test_a_recorder_that_a_service_manager_started_stays_its_main_process(monkeypatch):
+def test_a_recorder_can_be_left_under_a_service_manager_but_not_as_a_containers_first_process(
+    monkeypatch,
+):
     monkeypatch.setattr(os, "getppid", lambda: 1)
+    assert needs_child(["record", "/r"])
+    monkeypatch.setattr(os, "getpid", lambda: 1)
     assert not needs_child(["record", "/r"])
+
+
+@pytest.mark.parametrize(("verb", "status"), [("record", 128 + signal.SIGSEGV), ("why", 2)])
+def test_a_recorder_that_crashes_is_restarted_by_systemd(
+    verb: str, status: int, monkeypatch, capsys
+):
+    """Its unit has RestartPreventExitStatus=2."""
+    monkeypatch.setattr(sys, "argv", ["sexton", verb, "/r"])
+    assert parent._status(-signal.SIGSEGV, "") == status
+    assert f"sexton: {verb} failed: it crashed (SIGSEGV)" in capsys.readouterr().err

@@ -49,12 +49,10 @@ _LOOK_S, _LOOK_SOON_S = 5.0, 0.5
 def needs_child(arguments: Sequence[str]) -> bool:
     """Whether the command may hang in the kernel, or crash on what it reads.
 
-    A recorder started by init or a service manager must stay its main process.
+    The first process of a container is not left: the kernel ends a container only as a whole.
     """
     verb = _verb(arguments)
-    if verb == _RECORD:
-        return 1 not in (os.getppid(), os.getpid())
-    return verb not in _PLAIN
+    return os.getpid() != 1 if verb == _RECORD else verb not in _PLAIN
 
 
 def _verb(arguments: Sequence[str]) -> str:
@@ -186,7 +184,10 @@ class _Child:
 
 
 def _status(code: int, reading: str) -> int:
-    """The exit status of a child that ended; prints a line if it was killed."""
+    """The exit status of a child that ended; prints a line if it was killed.
+
+    That of a recorder stays 128 plus the signal: a service manager restarts it, but not after 2.
+    """
     if code >= 0:
         return code
     why = sandbox.cause_of_death(-code, reading)
@@ -195,5 +196,6 @@ def _status(code: int, reading: str) -> int:
     from sexton.model.text import printable
 
     place = f"{printable(reading)}: " if reading else ""
-    print(f"sexton: {place}{_verb(sys.argv[1:])} failed: {why}", file=sys.stderr)
-    return 2
+    verb = _verb(sys.argv[1:])
+    print(f"sexton: {place}{verb} failed: {why}", file=sys.stderr)
+    return 128 - code if verb == _RECORD else 2
