@@ -13,7 +13,7 @@ systemd, within its own time.
 
 Each is a claim with its numbers in ``DIR/held.json`` (`lab.claims`); ``DIR/NN-*.txt`` is the output
 of each command. Exit status: 0 every claim holds, 1 one does not, 3 this machine cannot run it.
-About twenty-five minutes under emulation: ``python -m lab.vm run 6.1 v2 check_held --deadline 2700
+About fifteen minutes under emulation: ``python -m lab.vm run 6.1 v2 check_held --deadline 3000
 --out DIR``.
 """
 
