@@ -42,6 +42,9 @@ _ENDS_S = 0.5
 SILENT_S = 60.0
 #: The same once the user asked for the end, and asked again.
 ENDING_S, INSISTING_S = 5.0, 1.0
+#: A recorder that a service manager stops has longer, to write its last minutes to a slow disk. The
+#: manager has a limit of its own, 45 s in the unit that we ship.
+MANAGED_S = 30.0
 #: How often the child is looked at, until the end was asked for and afterwards.
 _LOOK_S, _LOOK_SOON_S = 5.0, 0.5
 
@@ -111,6 +114,8 @@ class _Child:
         self._reader = reader
         self._note = note
         self._watch = Watch(pid)
+        managed = os.getppid() == 1 and _verb(sys.argv[1:]) == _RECORD
+        self._limits_s = (SILENT_S, MANAGED_S if managed else ENDING_S, INSISTING_S)
         #: The signals that asked it to end.
         self._asked: list[int] = []
 
@@ -143,7 +148,7 @@ class _Child:
 
     @property
     def _limit_s(self) -> float:
-        return (SILENT_S, ENDING_S, INSISTING_S)[min(len(self._asked), 2)]
+        return self._limits_s[min(len(self._asked), 2)]
 
     def _pass_on(self, came: signal.struct_siginfo) -> None:
         self._asked.append(came.si_signo)
