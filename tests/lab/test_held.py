@@ -80,12 +80,15 @@ def test_the_unit_that_is_played_is_the_one_that_is_shipped():
     shutil.which("qemu-system-x86_64", path=search_path()) is None,
     reason="needs QEMU: apt-get install qemu-system-x86",
 )
-def test_every_command_ends_while_a_core_is_held_in_a_machine(tmp_path: Path):
-    run = runs.plan("6.1", "v2", Job(("check_held",), deadline_s=3000), tmp_path)
+@pytest.mark.parametrize(("kernel", "hierarchy"), [("6.1", "v2"), ("5.10", "v1")])
+def test_every_command_ends_while_a_core_is_held_in_a_machine(
+    tmp_path: Path, kernel: str, hierarchy: str
+):
+    run = runs.plan(kernel, hierarchy, Job(("check_held",), deadline_s=3000), tmp_path)
     (outcome,) = (verdicts.with_verdict(one) for one in runs.play(run))
     assert outcome.good, (outcome.status, outcome.wrong)
     assert outcome.wrong == ()
-    document = json.loads((tmp_path / "check_held-6.1-v2/held.json").read_text())
+    document = json.loads((tmp_path / f"check_held-{kernel}-{hierarchy}/held.json").read_text())
     claims = {claim["id"] for claim in document["claims"]}
     for how in ("braked", "held"):
         assert {f"{order.name}_{how}" for order in held.orders(tmp_path)} <= claims
