@@ -62,6 +62,7 @@ lab-all: dev ## every scene on every kernel and hierarchy, each in a VM of its o
 	@scripts/system-packages lab
 	@$(BIN)/python -m lab.vm matrix check_freeing check_cure --boot-each --deadline 900 --out lab/out \
 		--on 5.10-v1 5.10-hybrid 6.1-v1 6.1-hybrid 6.1-v2 6.12-v2
+	@$(BIN)/python -m lab.vm matrix check_held --boot-each --deadline 3000 --out lab/out --on 5.10-v1 6.1-v2
 	@$(BIN)/python -m lab.vm matrix all --boot-each --live --out lab/out
 
 golden: dev ## compare all outputs of the recorded incidents with the expected ones

@@ -7,16 +7,23 @@ is started as a person would type it, with the deadlines of a real node. It must
 watch and `PATIENCE_S`, and name on standard error what it left behind. Once the core is free,
 nothing of it may be left: no process, no trace instance.
 
+So does `fix`: a plan against a crash-looping unit, made before, is applied, verified and rolled
+back. And so does the recorder as deployed: the shipped unit is stopped, started and stopped by
+systemd, within its own time.
+
 Each is a claim with its numbers in ``DIR/held.json`` (`lab.claims`); ``DIR/NN-*.txt`` is the output
 of each command. Exit status: 0 every claim holds, 1 one does not, 3 this machine cannot run it.
-About twelve minutes under emulation: ``python -m lab.vm run 6.1 v2 check_held --out DIR``.
+About fifteen minutes under emulation: ``python -m lab.vm run 6.1 v2 check_held --deadline 3000
+--out DIR``.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,8 +36,9 @@ from pathlib import Path
 
 from lab.claims import Claims
 from lab.deadlines import in_lab_vm
-from lab.play import environment
+from lab.play import ROOT, environment
 from lab.stage import ACTORS, CannotPlay
+from lab.units import is_masked, journal, shown, systemctl, unit
 
 UNFIT = 3
 #: Beyond a command's own watch. Ten times what it needs on a real node, for emulation; a stuck one
@@ -42,6 +50,18 @@ RECORDER, EXPORTER = "127.0.0.1:9643", "127.0.0.1:9644"
 _RT_RUNTIME = Path("/proc/sys/kernel/sched_rt_runtime_us")
 _INSTANCES = Path("/sys/kernel/tracing/instances")
 _HOG = "lab-hog"
+LOOP, RECORD = "lab-loop.service", "sexton-record.service"
+#: Fails a second after each start, forever.
+_LOOP_UNIT = (
+    "[Unit]\nStartLimitIntervalSec=0\n"
+    "[Service]\nRestart=always\nRestartSec=1\nExecStart=/bin/false\n"
+)
+#: The unit as shipped, but for the program's place and the quota, a core of an emulated machine
+#: being a tenth of a real one's.
+_DROP_IN = f"[Service]\nExecStart=\nExecStart={sys.executable} -m sexton record {{}}\nCPUQuota=\n"
+_STATE = Path("/var/lib/sexton")
+#: So many seconds of crashes are a loop.
+_LOOPS_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +74,8 @@ class Order:
     interrupt_s: float | None = None
     #: These exit statuses are right.
     right: tuple[int, ...] = (0, 1, 3)
+    #: It runs before or after the core is held.
+    calm: bool = False
 
 
 def orders(out: Path) -> tuple[Order, ...]:
@@ -75,6 +97,17 @@ def orders(out: Path) -> tuple[Order, ...]:
     )
 
 
+def fixes(plan: Path, confirm: str, state: Path, right: tuple[int, ...]) -> tuple[Order, ...]:
+    """Apply this plan, look whether it helped, and undo it; `right` are the exit statuses."""
+    kept = ("--state", str(state))
+    apply = ("fix", "apply", str(plan), "--confirm", confirm, *kept)
+    return (
+        Order("fix-apply", apply, right=right),
+        Order("fix-verify", ("fix", "verify", "--seconds", "10", *kept), 10, right=(0, 1, 2, 3)),
+        Order("fix-rollback", ("fix", "rollback", *kept), right=right),
+    )
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m lab.held", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
@@ -86,7 +119,10 @@ def main(argv: list[str] | None = None) -> int:
             raise CannotPlay("it holds a core: only in the lab's virtual machine")
         args.out.mkdir(parents=True, exist_ok=True)
         for brake in (True, False):
-            Held(claims, args.out, "braked" if brake else "held").play(brake)
+            held = Held(claims, args.out, "braked" if brake else "held")
+            held.play(brake)
+            held.play_deployed(brake)
+            held.play_fix(brake)
     except CannotPlay as reason:
         sys.stderr.write(f"lab.held: {reason}\n")
         return UNFIT
@@ -126,6 +162,75 @@ class Held:
                 self._stop(record, recorder, said)
         self._is_clean()
 
+    def play_deployed(self, brake: bool) -> None:
+        """The recorder as a unit. Without the brake nothing is started: systemd itself waits then,
+        when it puts a new process into its cgroup."""
+        shutil.rmtree(_STATE, ignore_errors=True)
+        shipped = (ROOT / "deploy/systemd" / RECORD).read_text()
+        with unit(RECORD, shipped, _DROP_IN.format(_STATE)):
+            self._records("deployed_records")
+            with hog(self._core, brake):
+                self._records("deployed_records_still")
+                self._stops("deployed_stops")
+                if brake:
+                    systemctl("start", RECORD)
+                    self._records("deployed_records_again")
+                    self._stops("deployed_stops_again")
+            self._keep("journal", journal(RECORD))
+        self._is_clean("deployed_")
+
+    def play_fix(self, brake: bool) -> None:
+        """A plan made on the calm node, to stop and mask a unit that crash-loops. With the brake it
+        is applied and rolled back while the core is held. Without it systemd is stuck as soon as it
+        restarts that unit: `fix` says so in time, and a rollback afterwards finds all as it was."""
+        right = (0,) if brake else (0, 1, 2, 3)
+        plan, state = self._out / f"plan-{self._how}.json", self._out / f"fix-{self._how}"
+        with unit(LOOP, _LOOP_UNIT):
+            time.sleep(_LOOPS_S)
+            words = ("fix", "plan", "--out", str(plan))
+            self._run(Order("fix-plan-calm", words, 10, right=(1,), calm=True))
+            confirm = json.loads(plan.read_text())["hash"] if plan.is_file() else "none"
+            seen = []
+            with hog(self._core, brake):
+                for order in fixes(plan, confirm, state, right):
+                    self._run(order)
+                    seen.append(is_masked(LOOP))
+            words = ("fix", "rollback", "--state", str(state))
+            self._run(Order("fix-rollback-calm", words, right=(0, 1), calm=True))
+            self._claims.check(
+                f"fix_changes_{self._how}",
+                "fix masks the unit, and its rollback restores it",
+                (seen == [True, True, False] or not brake) and not is_masked(LOOP), masked=seen,
+            )  # fmt: skip
+        self._is_clean("fix_")
+
+    def _records(self, name: str) -> None:
+        """The deployed recorder writes a new status."""
+        began_s, began_unix = time.monotonic(), time.time()
+        while not (fresh := _written(_STATE / "status.json") > began_unix):
+            if time.monotonic() > began_s + PATIENCE_S:
+                break
+            time.sleep(1)
+        self._claims.check(
+            f"{name}_{self._how}", f"the recorder records as a unit ({self._how})", fresh,
+            seconds=round(time.monotonic() - began_s, 1), state=shown(RECORD, "ActiveState"),
+        )  # fmt: skip
+
+    def _stops(self, name: str) -> None:
+        """systemd stops it by SIGTERM alone; after the unit's `TimeoutStopSec` it would kill."""
+        began_s = time.monotonic()
+        systemctl("stop", RECORD)
+        seconds = time.monotonic() - began_s
+        result = shown(RECORD, "Result")
+        self._claims.check(
+            f"{name}_{self._how}", f"systemctl stop ends the recorder ({self._how})",
+            result == "success" and shown(RECORD, "ActiveState") == "inactive",
+            seconds=round(seconds, 1), result=result, limit=shown(RECORD, "TimeoutStopUSec"),
+        )  # fmt: skip
+
+    def _keep(self, name: str, text: str) -> None:
+        (self._out / f"{self._how}-{next(self._numbers):02}-{name}.txt").write_text(text)
+
     def _run(self, order: Order) -> None:
         began_s = time.monotonic()
         with self._started(order) as (command, errors):
@@ -143,7 +248,8 @@ class Held:
         left = [pid for pid in processes() if session_of(pid) == session]
         self._claims.check(
             f"{order.name}_{self._how}",
-            f"{order.name} ends while the core is {self._how}, and names what it leaves",
+            f"{order.name} ends while the core is {'free' if order.calm else self._how},"
+            " and names what it leaves",
             status in order.right and all(f"process {pid}" in said for pid in left),
             status=status, seconds=round(seconds, 1), left=left, said=said,
         )  # fmt: skip
@@ -170,13 +276,13 @@ class Held:
         status = _wait(command, asked_s + PATIENCE_S)
         self._ended(order, (command.pid, status), time.monotonic() - asked_s, errors)
 
-    def _is_clean(self) -> None:
+    def _is_clean(self, when: str = "") -> None:
         """Once the core is free, what was left behind ends and takes its trace instance along."""
         end_s = time.monotonic() + AFTER_S
         while (left := (processes(), instances())) != ([], []) and time.monotonic() < end_s:
             time.sleep(1)
         self._claims.check(
-            f"clean_{self._how}", "nothing is left once the core is free", left == ([], []),
+            f"{when}clean_{self._how}", "nothing is left once the core is free", left == ([], []),
             processes=left[0], instances=left[1],
         )  # fmt: skip
 
@@ -214,6 +320,14 @@ def hog(core: int, brake: bool) -> Iterator[None]:
         task.kill()
         task.wait()
         _RT_RUNTIME.write_text(before)
+
+
+def _written(path: Path) -> float:
+    """When it was written (UNIX); 0 if it does not exist."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _wait(command: subprocess.Popen[bytes], end_s: float) -> int | None:

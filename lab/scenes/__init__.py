@@ -44,6 +44,8 @@ NAMES = (
     "starved_nic",
     "paced_nic",
     "full_node",
+    "oom_zombies",
+    "oom_job",
 )
 FOLDER = Path(__file__).parent
 

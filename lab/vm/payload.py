@@ -130,7 +130,9 @@ def project_files() -> Iterator[Path]:
 
 
 def lab_files() -> Iterator[Path]:
-    return _source_files(PROJECT / "lab")
+    """The lab, and the unit that is shipped: `lab.held` plays it."""
+    yield from _source_files(PROJECT / "lab")
+    yield PROJECT / "deploy/systemd/sexton-record.service"
 
 
 def _source_files(folder: Path) -> Iterator[Path]:

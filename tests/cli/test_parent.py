@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from sexton import sandbox
+from sexton.cli import parent
 from sexton.cli.parent import needs_child
 from tests.support.hung import hung_mount
 
@@ -157,6 +159,7 @@ def _runs(pid: int) -> bool:
 #: The program itself, with a shorter patience.
 IMPATIENT = """
 import sys
+from sexton import sandbox
 from sexton.cli import parent
 from sexton.cli.main import command
 parent.SILENT_S = float(sys.argv.pop(1))
@@ -334,6 +337,34 @@ def test_only_commands_that_read_a_node_or_files_from_elsewhere_run_in_a_child(
     assert needs_child(arguments) is wanted
 
 
-def test_a_recorder_that_a_service_manager_started_stays_its_main_process(monkeypatch):
+def test_a_recorder_can_be_left_under_a_service_manager_but_not_as_a_containers_first_process(
+    monkeypatch,
+):
     monkeypatch.setattr(os, "getppid", lambda: 1)
+    assert needs_child(["record", "/r"])
+    monkeypatch.setattr(os, "getpid", lambda: 1)
     assert not needs_child(["record", "/r"])
+
+
+@pytest.mark.parametrize(
+    ("verb", "pid", "limit_s"), [("record", 1, 30), ("record", 7, 5), ("top", 1, 5)]
+)
+def test_a_recorder_that_a_service_manager_stops_has_time_to_write(
+    verb: str, pid: int, limit_s: float, monkeypatch
+):
+    monkeypatch.setattr(sys, "argv", ["sexton", verb, "/r"])
+    monkeypatch.setattr(os, "getppid", lambda: pid)
+    child = parent._Child(os.getpid(), -1, sandbox.new_note())
+    assert child._limit_s == parent.SILENT_S
+    child._asked.append(signal.SIGTERM)
+    assert child._limit_s == limit_s
+
+
+@pytest.mark.parametrize(("verb", "status"), [("record", 128 + signal.SIGSEGV), ("why", 2)])
+def test_a_recorder_that_crashes_is_restarted_by_systemd(
+    verb: str, status: int, monkeypatch, capsys
+):
+    """Its unit has RestartPreventExitStatus=2."""
+    monkeypatch.setattr(sys, "argv", ["sexton", verb, "/r"])
+    assert parent._status(-signal.SIGSEGV, "") == status
+    assert f"sexton: {verb} failed: it crashed (SIGSEGV)" in capsys.readouterr().err

@@ -9,12 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from sexton.cure import apply as applying
-from sexton.cure import rollback
+from sexton.cure import preconditions, rollback
 from sexton.cure.apply import DONE, FAILED, REFUSED, SKIPPED, WOULD, FixContext, Refused, apply
 from sexton.cure.journal import COMPLETE, ROLLED_BACK, STOPPED, State, audit_log, read_run
+from sexton.cure.preconditions import Probes
 from sexton.cure.reclaim.count import NODE
 from sexton.cure.writer import DryWriter
-from sexton.errors import CommandError
+from sexton.errors import CommandError, SourceTimeout
+from sexton.host.host import open_host
 from sexton.model.plan import Condition, Criterion
 from sexton.reports.text.fix import applied_json, applied_text
 from tests.model.test_plan import plan, step
@@ -341,3 +343,23 @@ def test_nothing_to_undo_is_said_and_is_no_crash(scene):
     scene.fix.state.make()
     with pytest.raises(CommandError, match="nothing to roll back"):
         rollback.choose(scene.fix.state, None)
+
+
+def test_a_systemd_that_does_not_answer_is_asked_once_per_check(monkeypatch):
+    """Each question takes its whole deadline, and a step has several preconditions."""
+    asked = []
+
+    def silent(_host: object, name: str) -> None:
+        asked.append(name)
+        raise SourceTimeout("D-Bus", "no reply")
+
+    monkeypatch.setattr(preconditions, "unit_status", silent)
+    probes = Probes(open_host())
+    for probe in ("unit.load_state a.service", "unit.masked a.service"):
+        with pytest.raises(SourceTimeout):
+            probes.read(probe)
+    assert asked == ["a.service"]
+    probes.forget()
+    with pytest.raises(SourceTimeout):
+        probes.read("unit.running a.service")
+    assert len(asked) == 2

@@ -31,6 +31,9 @@ EVERY = incidents()
 #: What a machine must not leave in a committed file.
 PRIVATE = re.compile(rb"/wor[k]/|/home/(?!user)|/Users/|[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
+#: Its unit had no cgroup with CPU time, and processes were read too rarely: nobody is named.
+NAMELESS = "cpu_starved-5.10-v1"
+
 each_incident = pytest.mark.parametrize("incident", EVERY, ids=lambda incident: incident.name)
 
 
@@ -45,6 +48,17 @@ def test_the_top_cause_is_the_one_that_was_made_and_what_is_not_there_is_not_fou
 @each_incident
 def test_nothing_is_alarmed_about_that_the_scene_did_not_make(incident: Incident):
     assert false_alarms(incident.diagnosis, incident.expected) == []
+
+
+@each_incident
+def test_the_scene_expects_all_that_its_recording_shows(incident: Incident):
+    """An expectation that leaves out what is there makes it easy to be right."""
+    expected = incident.expected
+    chains = [chain.findings for chain in incident.diagnosis.chains[:1]]
+    assert chains in ([], [expected.chain])
+    problems = {finding.id for finding in incident.diagnosis.findings if finding.is_problem}
+    assert problems <= {*expected.present, *expected.chain}
+    assert bool(expected.named) == (expected.exit == 1) or incident.name == NAMELESS
 
 
 @each_incident

@@ -1,16 +1,23 @@
-"""`lab.held`: its parts; the whole of it runs in a VM (`lab.vm run 6.1 v2 check_held`)."""
+"""`lab.held`: its parts here, and the whole of it on a real kernel in a VM."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from lab import held
 from lab.claims import Claims
 from lab.deadlines import LAB_VM
 from lab.held import Held, Order
+from lab.vm import runs, verdicts
+from lab.vm.payload import Job, lab_files
+from lab.vm.tools import search_path
 from sexton.cli.main import VERBS
 
 RT_RUNTIME = Path("/proc/sys/kernel/sched_rt_runtime_us")
@@ -55,3 +62,34 @@ def test_what_a_command_leaves_must_be_named_on_its_standard_error(tmp_path):
     assert claims.results[-1]["holds"]
     checked._ended(Order("top", ("top",)), (session, None), 1.0, said)
     assert not claims.results[-1]["holds"]
+
+
+def test_fix_is_played_with_all_that_it_changes(tmp_path):
+    played = [order.words[1] for order in held.fixes(tmp_path / "plan", "hash", tmp_path, (0,))]
+    assert played == ["apply", "verify", "rollback"]
+
+
+def test_the_unit_that_is_played_is_the_one_that_is_shipped():
+    shipped = held.ROOT / "deploy/systemd" / held.RECORD
+    assert "ExecStart=/usr/bin/sexton record" in shipped.read_text()
+    assert shipped in {*lab_files()}, "it is in the virtual machine"
+
+
+@pytest.mark.lab
+@pytest.mark.skipif(
+    shutil.which("qemu-system-x86_64", path=search_path()) is None,
+    reason="needs QEMU: apt-get install qemu-system-x86",
+)
+@pytest.mark.parametrize(("kernel", "hierarchy"), [("6.1", "v2"), ("5.10", "v1")])
+def test_every_command_ends_while_a_core_is_held_in_a_machine(
+    tmp_path: Path, kernel: str, hierarchy: str
+):
+    run = runs.plan(kernel, hierarchy, Job(("check_held",), deadline_s=3000), tmp_path)
+    (outcome,) = (verdicts.with_verdict(one) for one in runs.play(run))
+    assert outcome.good, (outcome.status, outcome.wrong)
+    assert outcome.wrong == ()
+    document = json.loads((tmp_path / f"check_held-{kernel}-{hierarchy}/held.json").read_text())
+    claims = {claim["id"] for claim in document["claims"]}
+    for how in ("braked", "held"):
+        assert {f"{order.name}_{how}" for order in held.orders(tmp_path)} <= claims
+        assert {f"deployed_stops_{how}", f"fix-apply_{how}", f"fix_clean_{how}"} <= claims

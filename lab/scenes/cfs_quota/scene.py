@@ -23,6 +23,7 @@ EXPECTED = {
         "softirq_flood",
         "page_fault_storm",
     ],
+    "named": ["limited"],
     "exit": 1,
 }
 LIVE = "quota_throttling"

@@ -26,6 +26,7 @@ EXPECTED = {
         "leaked_scopes",
         "defunct_processes",
     ],
+    "named": ["/sexton-lab-"],
     "exit": 1,
 }
 LIVE = "cgroup_churn"

@@ -21,6 +21,7 @@ EXPECTED = {
         "softirq_flood",
         "rstat_contention",
     ],
+    "named": ["lab-reader["],
     "exit": 1,
 }
 

@@ -21,6 +21,7 @@ EXPECTED = {
         "starved_napi",
         "nic_resets",
     ],
+    "named": ["600 of 600 scopes"],
     "exit": 1,
 }
 LIVE = "leaked_scopes"

@@ -23,6 +23,7 @@ EXPECTED = {
         "softirq_flood",
         "conntrack_full",
     ],
+    "named": ["keep-alives"],
     "exit": 1,
 }
 

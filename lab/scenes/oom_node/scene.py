@@ -23,6 +23,7 @@ EXPECTED = {
         "cpu_steal",
         "softirq_flood",
     ],
+    "named": ["the node ran out of memory", "lab-eater["],
     "exit": 1,
 }
 LIVE = "oom_kills"

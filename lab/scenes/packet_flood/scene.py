@@ -22,6 +22,7 @@ EXPECTED = {
         "page_fault_storm",
         "rstat_contention",
     ],
+    "named": ["held in softirq"],
     "exit": 1,
 }
 

@@ -21,6 +21,7 @@ EXPECTED = {
         "starved_napi",
         "nic_resets",
     ],
+    "named": ["lab-faulter["],
     "exit": 1,
 }
 

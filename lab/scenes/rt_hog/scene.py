@@ -15,7 +15,8 @@ EXPECTED = {
     "root": "realtime_hog",
     "chain": ["realtime_hog"],
     "present": ["realtime_hog"],
-    # RCU reports the stall only if its grace-period thread is not on the held core itself.
+    # RCU reports the stall only if its grace-period thread is not on the held core itself:
+    # `expect_stall`.
     "possible": ["soft_lockups"],
     "absent": [
         "saturated_core",
@@ -28,6 +29,7 @@ EXPECTED = {
         "softirq_flood",
         "page_fault_storm",
     ],
+    "named": ["lab-hog[", "realtime FIFO 50"],
     "exit": 1,
 }
 LIVE = "realtime_hog"
@@ -42,11 +44,11 @@ def play(stage: Stage) -> None:
     stall.
     """
     stage.wait(40)
+    before = stalls(stage)
     core = stage.cores[-1]
     if stage.in_lab_vm:
-        before = _RT_RUNTIME.read_text()
+        stage.at_end(_RT_RUNTIME.write_text, _RT_RUNTIME.read_text())
         _RT_RUNTIME.write_text("-1")
-        stage.at_end(_RT_RUNTIME.write_text, before)
     hog = f"{sys.executable} -I -S {ACTORS / 'hog.py'} 100"
     stage.note(f"a realtime task takes core {core}")
     if stage.systemd:
@@ -59,3 +61,22 @@ def play(stage: Stage) -> None:
     else:
         stage.spawn("chrt", "-f", "50", *hog.split(), core=core)
     stage.wait(100)
+    expect_stall(stage, before, chain=["realtime_hog", "soft_lockups"])
+
+
+def stalls(stage: Stage) -> int:
+    """How often RCU has reported a stall, by the kernel log."""
+    log = stage.run("dmesg")
+    return log.count("stall on CPU") + log.count("detected stalls")
+
+
+def expect_stall(stage: Stage, before: int, **more: object) -> None:
+    """Expect it to be found, with `more`, if the kernel reported one since `before`."""
+    if stalls(stage) > before:
+        present = [*stage.expected["present"], "soft_lockups"]
+        stage.adapt(
+            "the kernel reported an RCU stall",
+            present=present,
+            possible=[name for name in stage.expected["possible"] if name != "soft_lockups"],
+            **more,
+        )

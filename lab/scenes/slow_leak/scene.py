@@ -24,6 +24,7 @@ EXPECTED = {
         "leaked_scopes",
         "memory_pressure",
     ],
+    "named": ["/agent"],
     "exit": 1,
 }
 PAUSE_S = 10.0

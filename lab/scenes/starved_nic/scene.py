@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lab.scenes.rt_hog.scene import expect_stall, stalls
 from lab.scenes.stuck_nic.scene import NIC, PEER, PORT, bring_up, tell_peer
 from lab.scenes.whole_chain.scene import disable_rt_throttling
 from lab.scenes.whole_chain.scene import prepare as make_zombies
@@ -21,9 +22,10 @@ _CHAIN = ["crash_looping_unit", "zombie_memcgs", "saturated_core", "starved_napi
 EXPECTED = {
     "root": "crash_looping_unit",
     "chain": _CHAIN,
-    "present": [*_CHAIN, "cgroup_churn"],
-    # The walkers run at real-time priority: see README. All else shares one core, and RCU waits.
-    "possible": ["realtime_hog", "soft_lockups", "cpu_pressure", "contended_core"],
+    # The walkers run at real-time priority: see README.
+    "present": [*_CHAIN, "cgroup_churn", "realtime_hog"],
+    # All else shares one core, and RCU waits: `expect_stall`.
+    "possible": ["soft_lockups", "cpu_pressure", "contended_core"],
     "absent": [
         "memory_pressure",
         "page_fault_storm",
@@ -33,6 +35,7 @@ EXPECTED = {
         "leaked_scopes",
         "rstat_contention",
     ],
+    "named": ["lab-agent.service", "eth1"],
     "exit": 1,
 }
 #: Seconds and threads. The kernel's transmit watchdog fires after five seconds and checks every
@@ -62,7 +65,7 @@ def play(stage: Stage) -> None:
     busy = stage.enter(veth_pair())
     busy.receive_on(core)
     stage.wait(45)
-    where, other = stage.props["parent"], min(stage.cores)
+    where, other, before = stage.props["parent"], min(stage.cores), stalls(stage)
     for seconds, threads in WALKS:
         stage.note(f"a walk by {count(threads, 'thread')} on core {core}, which serves {NIC}")
         walk = (where, seconds, "fifo", threads)
@@ -76,6 +79,7 @@ def play(stage: Stage) -> None:
         stage.end(sender)
         stage.note("the walk is over")
         stage.wait(14)
+    expect_stall(stage, before)
 
 
 def interrupts(nic: str) -> list[str]:

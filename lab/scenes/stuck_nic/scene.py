@@ -27,6 +27,7 @@ EXPECTED = {
         "page_fault_storm",
         "realtime_hog",
     ],
+    "named": ["eth1", "transmit watchdog"],
     "exit": 1,
 }
 NIC, ADDRESS, PEER, PORT = "eth1", "10.77.0.1", "10.77.0.2", 9

@@ -20,6 +20,7 @@ EXPECTED = {
         "nic_resets",
         "leaked_scopes",
     ],
+    "named": ["lab-sweep.service"],
     "exit": 1,
 }
 LIVE = "cgroup_churn"

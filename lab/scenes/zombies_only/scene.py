@@ -23,6 +23,7 @@ EXPECTED = {
         "quota_throttling",
         "leaked_scopes",
     ],
+    "named": ["/agent"],
     "exit": 1,
 }
 LIVE = "cgroup_churn"

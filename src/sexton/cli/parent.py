@@ -42,6 +42,9 @@ _ENDS_S = 0.5
 SILENT_S = 60.0
 #: The same once the user asked for the end, and asked again.
 ENDING_S, INSISTING_S = 5.0, 1.0
+#: A recorder that a service manager stops has longer, to write its last minutes to a slow disk. The
+#: manager has a limit of its own, 45 s in the unit that we ship.
+MANAGED_S = 30.0
 #: How often the child is looked at, until the end was asked for and afterwards.
 _LOOK_S, _LOOK_SOON_S = 5.0, 0.5
 
@@ -49,12 +52,10 @@ _LOOK_S, _LOOK_SOON_S = 5.0, 0.5
 def needs_child(arguments: Sequence[str]) -> bool:
     """Whether the command may hang in the kernel, or crash on what it reads.
 
-    A recorder started by init or a service manager must stay its main process.
+    The first process of a container is not left: the kernel ends a container only as a whole.
     """
     verb = _verb(arguments)
-    if verb == _RECORD:
-        return 1 not in (os.getppid(), os.getpid())
-    return verb not in _PLAIN
+    return os.getpid() != 1 if verb == _RECORD else verb not in _PLAIN
 
 
 def _verb(arguments: Sequence[str]) -> str:
@@ -113,6 +114,8 @@ class _Child:
         self._reader = reader
         self._note = note
         self._watch = Watch(pid)
+        managed = os.getppid() == 1 and _verb(sys.argv[1:]) == _RECORD
+        self._limits_s = (SILENT_S, MANAGED_S if managed else ENDING_S, INSISTING_S)
         #: The signals that asked it to end.
         self._asked: list[int] = []
 
@@ -145,7 +148,7 @@ class _Child:
 
     @property
     def _limit_s(self) -> float:
-        return (SILENT_S, ENDING_S, INSISTING_S)[min(len(self._asked), 2)]
+        return self._limits_s[min(len(self._asked), 2)]
 
     def _pass_on(self, came: signal.struct_siginfo) -> None:
         self._asked.append(came.si_signo)
@@ -186,7 +189,10 @@ class _Child:
 
 
 def _status(code: int, reading: str) -> int:
-    """The exit status of a child that ended; prints a line if it was killed."""
+    """The exit status of a child that ended; prints a line if it was killed.
+
+    That of a recorder stays 128 plus the signal: a service manager restarts it, but not after 2.
+    """
     if code >= 0:
         return code
     why = sandbox.cause_of_death(-code, reading)
@@ -195,5 +201,6 @@ def _status(code: int, reading: str) -> int:
     from sexton.model.text import printable
 
     place = f"{printable(reading)}: " if reading else ""
-    print(f"sexton: {place}{_verb(sys.argv[1:])} failed: {why}", file=sys.stderr)
-    return 2
+    verb = _verb(sys.argv[1:])
+    print(f"sexton: {place}{verb} failed: {why}", file=sys.stderr)
+    return 128 - code if verb == _RECORD else 2

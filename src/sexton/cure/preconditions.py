@@ -25,11 +25,11 @@ _HOSTNAME = "/proc/sys/kernel/hostname"
 
 @dataclass(slots=True)
 class Probes:
-    """Reads this host; each unit is queried once per check."""
+    """Reads this host; each unit is queried once per check, also if systemd does not answer."""
 
     host: Host
     rules: tuple[Rule, ...] = ()
-    _units: dict[str, UnitStatus] = field(default_factory=dict)
+    _units: dict[str, UnitStatus | SourceError] = field(default_factory=dict)
 
     def forget(self) -> None:
         """Drop cached units, so that the next reading is fresh."""
@@ -52,8 +52,14 @@ class Probes:
 
     def unit(self, name: str) -> UnitStatus:
         if name not in self._units:
-            self._units[name] = unit_status(self.host, name)
-        return self._units[name]
+            try:
+                self._units[name] = unit_status(self.host, name)
+            except SourceError as error:
+                self._units[name] = error
+        found = self._units[name]
+        if isinstance(found, SourceError):
+            raise found
+        return found
 
 
 def why_unmet(probes: Probes, condition: Condition) -> str:

@@ -116,14 +116,16 @@ def lapses(window: Window, limit: float, seconds: float) -> list[Stretch]:
 
 def across(window: Window, kind: type[Row], field: str, over: Stretch) -> dict[Key, Amount]:
     """The amount of each thing's counter from the last reading before a stretch to the first after
-    it, regardless of gaps."""
+    it, regardless of gaps; without those that it was not read of."""
     read = [batch for batch in window.between(kind, over.start, over.end) if batch.rows]
     if len(read) < 2 or read[-1].mono_s <= read[0].mono_s:
         return {}
     key_of, value_of = values_getter(kind.entity), attrgetter(field)
     first = {key_of(row): value_of(row) for row in read[0].rows}
     moved = {
-        key: value_of(row) - first[key] for row in read[-1].rows if (key := key_of(row)) in first
+        key: value - first[key]
+        for row in read[-1].rows
+        if first.get(key := key_of(row)) is not None and (value := value_of(row)) is not None
     }
     spent = read[-1].mono_s - read[0].mono_s
     return {key: Amount(float(value), spent) for key, value in moved.items() if value >= 0}

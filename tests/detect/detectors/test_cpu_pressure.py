@@ -246,12 +246,14 @@ def test_a_hostile_name_is_escaped():
     assert "\x1b" not in finding.summary + "".join(each.what for each in finding.evidence)
 
 
-def lapsed(waited_s: float):
-    """A reading a second, none for 17 s in between; tasks waited for so long of those."""
+def lapsed(waited_s: float, *more: CgroupCpu):
+    """A reading a second, none for 17 s in between; tasks waited for so long of those, and `more`
+    was read after it."""
 
     def rows(at: int) -> list[Row]:
         late = at >= 47
         used = [CgroupCpu("/batch.slice", 30_000_000 * late, None), CgroupCpu("/sshd", 1000, None)]
+        used += more if late else [replace(row, used_us=0, waited_us=0) for row in more]
         some = Pressure("cpu", "some", 0.0, 0.0, 0.0, round(1e6 * waited_s) * late)
         cores = [core(cpu, at, 0.1) for cpu in range(CORES)]
         return [*cores, ReadyTasks(1, 0), some, *used]
@@ -265,6 +267,19 @@ def test_a_node_too_short_of_cpu_time_to_be_read_is_told_by_its_counters():
     assert "nothing could be read for 17.0 s" in finding.summary
     assert "/batch.slice took 100 % of the CPU time" in finding.summary
     assert finding.entities["cgroup"] == ("/batch.slice",)
+
+
+def test_who_waited_is_told_by_the_counters_too_but_not_the_one_that_took_the_time():
+    job = CgroupCpu("/system.slice/job.service", 400_000, 15_300_000)
+    calm = CgroupCpu("/calm.slice", 100_000, 500_000)
+    workers = CgroupCpu("/workers.slice", 60_000_000, 16_900_000)
+    finding = detect(lapsed(15.9, job, calm, workers))
+    assert finding.summary.endswith(
+        "/workers.slice took 67 % of the CPU time; job.service waited 90 % of the time"
+    )
+    assert finding.entities["cgroup"] == ("/workers.slice", "/system.slice/job.service")
+    (stood,) = (each for each in finding.evidence if each.source == "cpu.pressure")
+    assert (stood.what, stood.number) == ("/system.slice/job.service waited", pytest.approx(90))
 
 
 def test_a_gap_in_which_nobody_waited_is_only_a_gap():

@@ -62,7 +62,7 @@ from sexton.model.window import Window
 from sexton.series import pressure
 from sexton.series.cores import CoreSeries, all_cores, core_series
 from sexton.series.load import Stretch, Waiting, across, high, highest, lapses, threads, waiting
-from sexton.series.rates import CLOSE_S, lasts
+from sexton.series.rates import CLOSE_S, Amount, lasts
 from sexton.series.tasks import Task, Used, key, task_steps, used
 
 NAME = "cpu_pressure"
@@ -238,6 +238,15 @@ def _unread(window: Window, lapse: Stretch, cores: CoreSeries) -> Finding:
     words += f" {lapse.mean:.0f} % of the time"
     if users:
         words += f"; {users[0].name} took {users[0].share:.0f} % of the CPU time"
+    waits = {
+        str(key[0]): each for key, each in across(window, CgroupCpu, "waited_us", lapse).items()
+    }
+    # The tasks of one that takes most of the time wait for each other.
+    noisy = {user.name for user in users if user.share >= NOISY.value}
+    named = {one: unit_of(one.path) or one.path for one in _waited_longest(waits)}
+    stood = [one for one, name in named.items() if name not in noisy][:_SHOWN]
+    if stood:
+        words += f"; {named[stood[0]]} waited {stood[0].share:.0f} % of the time"
     silent = Evidence(
         "time without a reading",
         duration(lapse.seconds),
@@ -256,7 +265,7 @@ def _unread(window: Window, lapse: Stretch, cores: CoreSeries) -> Finding:
             "core": tuple(str(core) for core in sorted(cores.cores)),
             "task": names(_takers(tasks)),
             "unit": names(user.unit for user in users[:1]),
-            "cgroup": names(user.cgroup for user in users[:1]),
+            "cgroup": names([*(user.cgroup for user in users[:1]), *(one.path for one in stood)]),
         },
         start=window.wall(lapse.start),
         end=window.wall(lapse.end),
@@ -264,6 +273,7 @@ def _unread(window: Window, lapse: Stretch, cores: CoreSeries) -> Finding:
             silent,
             _some(lapse.mean, duration(lapse.seconds)),
             *(_used(user) for user in users[:_SHOWN]),
+            *(_stood(one) for one in stood),
         ),
     )
 
@@ -365,7 +375,10 @@ def _programs(tasks: Sequence[_Task]) -> list[User]:
 
 def _stalled(window: Window, span: tuple[float, float]) -> list[_Stood]:
     """Cgroups in which tasks waited (v2), the worst first."""
-    waits, _ = cpu_users.moved(window, span, "waited_us")
+    return _waited_longest(cpu_users.moved(window, span, "waited_us")[0])
+
+
+def _waited_longest(waits: Mapping[str, Amount]) -> list[_Stood]:
     found = (
         _Stood(path, float(pressure.percent(*waits[path])), waits[path].seconds)
         for path in cpu_users.leaves(waits)
