@@ -415,3 +415,27 @@ def test_a_verdict_without_a_problem_stands_until_an_alarm(
     live.status(alarms=1)
     exporter.refresh()
     assert asked.count("judged") == 2 + again
+
+
+def test_a_counter_of_the_verdict_that_fell_counts_only_what_is_new(live, exporting, monkeypatch):
+    """Log lines leave the recording: then the verdict counts fewer resets than the one before. It is
+    published again with each refresh."""
+    live.write(SECONDS)
+    live.status(alarms=0)
+    exporter = exporting(live.directory, Pace(calm_s=1000.0))
+    verdicts, ask = iter((7, 2, 5)), exporter._server.ask
+
+    def asking(question, *rest):
+        answer = ask(question, *rest)
+        if question == "judged":
+            answer.samples.put(f.VERDICT_WINDOW, (), 300.0)
+            answer.samples.put(f.NIC_RESETS, ("eth0",), next(verdicts))
+        return answer
+
+    monkeypatch.setattr(exporter._server, "ask", asking)
+    seen = []
+    for alarms in (0, 0, 1, 1, 1, 2, 2):
+        live.status(alarms=alarms)
+        exporter.refresh()
+        seen.append(scraped(exporter)["sexton_nic_resets_total{nic=eth0}"])
+    assert seen == [7, 7, 7, 7, 7, 10, 10]
