@@ -11,7 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ("docs/adding-a-detector.md", "docs/adding-a-source.md")
-PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("[dl]*/**/README.md")])
+PAGES = sorted(
+    [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("[dl]*/**/README.md")]
+)
 _PATH = re.compile(r"\b(?:src|tests|docs)/[\w./-]*[\w/]")
 #: The detector that a guide adds; `test_adding_a_detector` writes its files.
 _ADDED = "damaged_frames"
