@@ -464,3 +464,19 @@ def test_a_counter_of_the_verdict_that_fell_counts_only_what_is_new(live, export
         exporter.refresh()
         seen.append(scraped(exporter)["sexton_nic_resets_total{nic=eth0}"])
     assert seen == [7, 7, 7, 7, 7, 10, 10]
+
+
+def test_while_an_alarm_lasts_a_healthy_verdict_does_not_stand(live, exporting, monkeypatch):
+    """At its beginning there may be too little to find."""
+    live.write(SECONDS)
+    live.status(alarms=1, alarm=True)
+    exporter = exporting(live.directory, Pace(judge_s=0.0, calm_s=1000.0))
+    asked = _judging(exporter, monkeypatch, 0, 300.0)
+    exporter.refresh()
+    exporter.refresh()
+    assert asked.count("judged") == 2
+    live.status(alarms=1, alarm=False)
+    exporter.refresh()
+    exporter.refresh()
+    assert asked.count("judged") == 3
+    assert "sexton_verdict" in scraped(exporter)

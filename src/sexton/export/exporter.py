@@ -1,7 +1,7 @@
 """Keeps the metrics of one recording up to date while somebody scrapes them.
 
 A thread refreshes them: the last readings every `Pace.refresh_s`; the verdict after an alarm, every
-`Pace.judge_s` while there is a problem, and every `Pace.calm_s` while there is none. A scrape only
+`Pace.judge_s` while there is an alarm or a problem, and else every `Pace.calm_s`. A scrape only
 hands out what is there. It never waits: for a disk, for a source, or for what the thread waits for.
 What is too old is left out, because an old value looks like a new one: then only the recorder's
 state remains. Nobody scraping means no work.
@@ -154,7 +154,9 @@ class Exporter:
                 self._due_s = time.monotonic() + self._pace.judge_s
                 self._alarms = alarms
                 self._judged = self._ask("judged")
-                self._due_s = time.monotonic() + self._lasts_s(self._judged)
+                # What an alarm announces may not be found yet when it begins.
+                lasts_s = self._pace.judge_s if found.alarm else self._lasts_s(self._judged)
+                self._due_s = time.monotonic() + lasts_s
                 if self._is_of_now(self._judged):
                     self._publish(found)
         except Gone:

@@ -42,7 +42,7 @@ class Answer(NamedTuple):
     """Samples up to the last reading of `boot_id` at `mono_s` and `wall_s`, if there is one.
 
     `kernel` are observations of cores up to `seen_s`. `live`: a recorder holds the directory;
-    `problem`: it can write nothing (`None`: unknown).
+    `problem`: it can write nothing (`None`: unknown); `alarm`: one of its alarms is going on.
     """
 
     samples: Samples
@@ -53,6 +53,7 @@ class Answer(NamedTuple):
     kernel: Counts | None = None
     seen_s: float = 0.0
     problem: bool | None = None
+    alarm: bool = False
 
 
 class CurrentSegment(Segment):
@@ -94,7 +95,8 @@ class MetricsWork:
             found = self._current(arguments)
             add_status(found.samples, status)
         problem = cannot_write(status, FRESH_S) if followed.live else None
-        return found._replace(live=followed.live, problem=problem)
+        alarm = followed.live and status.get("alarm") is True
+        return found._replace(live=followed.live, problem=problem, alarm=alarm)
 
     def _current(self, arguments: tuple[Any, ...]) -> Answer:
         try:
