@@ -10,6 +10,7 @@ import pytest
 from deploy.grafana.boards.__main__ import BOARDS as MADE
 from deploy.grafana.boards.__main__ import path_of, text_of
 from sexton.detect.registry import detector_ids
+from sexton.export import families as f
 from sexton.export.exporter import Pace
 from sexton.export.families import FAMILIES, Family, Kind
 from sexton.export.server import RUNBOOKS
@@ -231,3 +232,24 @@ def test_the_oldest_verdict_of_a_healthy_node_is_green():
     pace = Pace()
     oldest_s = pace.calm_s + 4 * pace.refresh_s
     assert [step["color"] for step in steps if (step["value"] or 0) <= oldest_s] == ["green"]
+
+
+def test_the_readme_names_the_panels_that_are_empty_without_a_process():
+    """`sexton export --once` writes none of these; the series of a recorder only with --from."""
+    missing = {
+        f.CORE_KERNEL, f.EXPORTER_CPU, f.EXPORTER_MEMORY, f.FAILURES, f.RECORDER, f.LAST_READING,
+        f.ALARMS, f.RECORDER_CPU, f.RECORDER_MEMORY, f.WRITTEN, f.LOST, f.SHED, f.PROBLEM,
+        f.SOFTIRQ_WAIT, f.SOFTIRQ_PENDING,
+    }  # fmt: skip
+    empty = set()
+    for board in BOARDS.values():
+        for panel in panels(board):
+            every = [
+                {family_of(name) for name in re.findall(r"\bsexton_\w+", target["expr"])}
+                for target in panel.get("targets", ())
+            ]
+            if every and all(used and used <= missing for used in every):
+                empty.add(panel["title"])
+    readme = " ".join((path_of(MADE[0]).parent / "README.md").read_text().split())
+    listed = readme.partition("With `sexton export --once`")[2].partition("With `--once --from`")[0]
+    assert empty == set(re.findall(r'"([^"]+)"', listed))
