@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sexton.detect.registry import detector_ids
 from tests.support.cli import ENVIRONMENT, SEXTON, sexton
 
-_URL = re.compile(r"http://([\w.-]+|\[::1\]):([0-9]+)/metrics")
+_URL = re.compile(r"https?://([\w.-]+|\[::1\]):([0-9]+)/metrics")
 PATIENCE_S = 60.0
 
 
