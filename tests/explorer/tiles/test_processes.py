@@ -17,6 +17,7 @@ import pytest
 
 from lab.synthetic import write
 from sexton.errors import CommandError, StoreError
+from sexton.explorer.tiles import processes
 from sexton.explorer.tiles.processes import ForkServer, Gone, Unanswered
 from sexton.explorer.tiles.view import View
 from tests.support.synthetic import small
@@ -194,6 +195,20 @@ def test_a_query_that_kills_the_fork_server_is_reported_and_the_next_is_answered
     assert not is_there(before[3])
     steady.close()
     assert soon(lambda: not is_there(after[3]) and not is_there(steady.pid))
+
+
+def test_after_many_answers_it_is_renewed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(processes, "_MOST_OWN", 3)
+    made = ForkServer(Worker(), itself=("name",))
+    try:
+        found = [made.ask("name", ()) for _ in range(7)]
+        assert [item[0] for item in found] == [1, 2, 3, 1, 2, 3, 1]
+        assert len({item[3] for item in found}) == 3
+        before = made.usage().cpu_s
+        assert made.ask("other", ())[0] == "other"
+        assert made.usage().cpu_s >= before
+    finally:
+        made.close()
 
 
 def test_what_nobody_waits_for_any_more_does_not_end_it(steady: ForkServer):

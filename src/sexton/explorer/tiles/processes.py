@@ -47,6 +47,9 @@ _MOST_S = 300.0
 _NICE = 5
 #: Until a fork server that was killed is started again.
 _AGAIN_S = 1.0
+#: After so many answers of its own (a day's at one each 15 s) a fork server gives way to a fresh
+#: one: its memory must not depend on how long a node has been up.
+_MOST_OWN, _RENEW = 5760, 3
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _ANSWERED, _REFUSED, _NOT_THERE, _BROKEN = "answered", "refused", "not there", "broken"
@@ -211,20 +214,23 @@ def _ignore_signals() -> None:
 
 
 def _supervise() -> None:
-    """Return in a child. This process starts another when one was killed, and ends when one has."""
+    """Return in a child. This process starts another when one was killed or is to be renewed, and
+    ends when one has ended."""
     us = os.getpid()
     while True:
         pid = os.fork()
         if not pid:
             end_with(us)
             return
-        if os.waitpid(pid, 0)[1] == 0:
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if status == 0:
             os._exit(0)
-        time.sleep(_AGAIN_S)
+        if status != _RENEW:
+            time.sleep(_AGAIN_S)
 
 
 def _serve(requests: socket.socket, work: Work, itself: Collection[str]) -> NoReturn:
-    us = os.getpid()
+    us, own = os.getpid(), 0
     # Waited for, so that what they cost is known.
     signal.signal(signal.SIGCHLD, _reap)
     while True:
@@ -242,6 +248,9 @@ def _serve(requests: socket.socket, work: Work, itself: Collection[str]) -> NoRe
                 _answer(ends[0], work, name, arguments)
             signal.alarm(0)
             os.close(ends[0])
+            own += 1
+            if own == _MOST_OWN:
+                os._exit(_RENEW)
             continue
         try:
             pid = os.fork()
