@@ -1,8 +1,16 @@
-"""The exporter beside node_exporter: both are scraped every 15 s, in the same minutes."""
+"""The exporter beside node_exporter: both are scraped every 15 s, in the same minutes.
+
+What is measured is the exporter's own processes: scrapes, refreshes and verdicts. The recorder is
+not part of it; it has rows of its own. A node without a problem is judged every `Pace.calm_s`, one
+with a problem more often, so it is measured over that time, and the row says how many verdicts were
+made in it.
+"""
 
 from __future__ import annotations
 
+import gzip
 import http.client
+import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -14,16 +22,20 @@ from bench.recorder import ours
 from bench.recorder.account import Account, EndedEarly, Program, account, running
 from bench.recorder.peers import Run, RunSpec, free_port, node_exporter
 from bench.table import Measured, against_limit, log
+from sexton.export.exporter import Pace
 from sexton.export.work import JUDGED_S
+from sexton.model.text import count
 
 PEER = "node_exporter +3"
 #: As Prometheus is set up in most places, and how often while both are measured.
-_EVERY_S, _SCRAPES = 15.0, 12
+_EVERY_S = 15.0
+_SCRAPES = round(Pace().calm_s / _EVERY_S)
 #: Scrapes one after another, so that the cost of one is not lost in that of refreshing.
 _IN_A_ROW = 300
-_CPU = "export, CPU at a scrape every 15 s"
+_CPU = "export without its recorder, CPU at a scrape every 15 s: refreshes and verdicts"
 _ONE = "export, CPU of one scrape"
 _SERIES = "export, series of this node"
+_VERDICT = re.compile(rb"^sexton_verdict_timestamp_seconds (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -41,9 +53,9 @@ class Target:
         finally:
             connection.close()
 
-    def scrape(self) -> None:
+    def scrape(self) -> bytes:
         """As Prometheus does."""
-        self.get(**{"Accept-Encoding": "gzip"})
+        return self.get(**{"Accept-Encoding": "gzip"})
 
     def series(self) -> int:
         return sum(not line.startswith(b"#") for line in self.get().splitlines())
@@ -89,13 +101,17 @@ def _rows(here: Target, beside: Target) -> list[Measured]:
     _scraped((here, beside), int(JUDGED_S / _EVERY_S))
     before = here.account.cpu_s(), beside.account.cpu_s()
     began = time.monotonic()
-    _scraped((here, beside), _SCRAPES)
+    pages = _scraped((here, beside), _SCRAPES)
     seconds = time.monotonic() - began
     mine, theirs = here.account.cpu_s() - before[0], beside.account.cpu_s() - before[1]
     shares = [f"{100 * spent / seconds:.2f} %" for spent in (mine, theirs)]
+    times = {found for page in pages for found in _VERDICT.findall(gzip.decompress(page))}
+    verdicts = count(max(len(times) - 1, 0), "verdict")
     series = here.series(), beside.series()
     return [
-        Measured(_CPU, shares[0], f"{PEER} {shares[1]}", mine / theirs, 0.5, "≤ 1/2"),
+        Measured(
+            _CPU, f"{shares[0]}, {verdicts}", f"{PEER} {shares[1]}", mine / theirs, 0.5, "≤ 1/2"
+        ),
         against_limit(_ONE, 1000 * _of_one(here), 5, "ms", ""),
         against_limit(_SERIES, series[0], 400, "series", ""),
         Measured(
@@ -105,13 +121,14 @@ def _rows(here: Target, beside: Target) -> list[Measured]:
     ]  # fmt: skip
 
 
-def _scraped(targets: Sequence[Target], times: int) -> None:
-    """Scrape each so often."""
+def _scraped(targets: Sequence[Target], times: int) -> list[bytes]:
+    """Scrape each so often; the pages of the first."""
+    pages = []
     began = time.monotonic()
     for number in range(1, times + 1):
         time.sleep(max(0.0, began + number * _EVERY_S - time.monotonic()))
-        for target in targets:
-            target.scrape()
+        pages += [target.scrape() for target in targets][:1]
+    return pages
 
 
 def _of_one(target: Target) -> float:

@@ -10,6 +10,7 @@
     │   ├── SourceTimeout       it did not answer before its deadline
     │   └── SourceSkipped       reading it would cost the node too much
     ├── StoreError              a recording cannot be read or written
+    ├── NotRead                 a table that this reader left out of an open segment
     └── CommandError(exit_code) the command cannot be carried out
 
 A `SourceError` is caught by the sampler's guard, one source at a time, and becomes a
@@ -62,6 +63,10 @@ class SourceSkipped(SourceError):
 
 class StoreError(SextonError):
     """A recording or an archive cannot be read or written."""
+
+
+class NotRead(SextonError):
+    """A table of an open segment that this reader left out; see `Segment.only`."""
 
 
 class CommandError(SextonError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import FunctionType
+
 from sexton.detect.registry import all_detectors, run_all
 from sexton.detect.rows_read import Witness, remembered, witness
 from sexton.model.finding import Rows
@@ -10,6 +12,7 @@ from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.memory import VmCounter
 from sexton.model.rows.node import Node
 from sexton.model.window import Batch, Window
+from sexton.replay.window import RecordedWindow
 from tests.support.incident import incident
 
 NODE = Node("n", "6.1", *(None,) * 11)
@@ -96,6 +99,18 @@ def test_a_witness_is_the_same_window():
     assert seen.batches(CoreTimes) == window.batches(CoreTimes)
     assert seen.wall(698_003.0) == window.wall(698_003.0)
     assert seen.why_missing(CoreTimes) == window.why_missing(CoreTimes)
+
+
+def test_every_way_to_read_a_recording_is_passed_on():
+    """What is not goes through `batches`, which makes every row of the table: a hundred times the
+    time for one process in a state."""
+    ways = {
+        name
+        for name, way in vars(RecordedWindow).items()
+        if isinstance(way, FunctionType) and not name.startswith("_")
+    }
+    assert "matching" in ways
+    assert ways - set(vars(Witness)) == set()
 
 
 def test_every_finding_that_judged_something_names_its_rows():

@@ -12,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from sexton.explorer.tiles.processes import Gone
 from sexton.export import families as f
 from sexton.export.exporter import Exporter, Pace, once
+from sexton.model.rows.task import Process
+from sexton.model.window import Batch
 from tests.export.live import LiveRecording
 
 SECONDS = tuple(float(age) for age in range(20, -1, -1))
@@ -234,11 +236,16 @@ def test_without_the_process_that_reads_it_gives_up(live, exporting):
         exporter.refresh()
 
 
-def test_nobody_scrapes_nothing_is_read(live, exporting):
+def test_nobody_scrapes_nothing_is_read(live, exporting, monkeypatch):
     from threading import Thread
 
     live.write(SECONDS)
     exporter = exporting(live.directory, Pace(refresh_s=0.01, idle_s=0.2))
+    asked = []
+    ask = exporter._server.ask
+    monkeypatch.setattr(
+        exporter._server, "ask", lambda name, *rest: asked.append(name) or ask(name, *rest)
+    )
     thread = Thread(target=exporter.run)
     thread.start()
     try:
@@ -246,13 +253,13 @@ def test_nobody_scrapes_nothing_is_read(live, exporting):
         while exporter._state is None:
             assert time.monotonic() < until
             time.sleep(0.01)
-        before = -1.0
-        while exporter._spent_s != before:  # the last refresh has ended
+        before = -1
+        while len(asked) != before:  # the last refresh has ended
             assert time.monotonic() < until
-            before = exporter._spent_s
+            before = len(asked)
             time.sleep(0.5)
         exporter.scrape("", False)
-        while exporter._spent_s == before:
+        while len(asked) == before:
             assert time.monotonic() < until
             time.sleep(0.01)
     finally:
@@ -415,3 +422,61 @@ def test_a_verdict_without_a_problem_stands_until_an_alarm(
     live.status(alarms=1)
     exporter.refresh()
     assert asked.count("judged") == 2 + again
+
+
+def _hog(age_s: float) -> Batch[Process]:
+    mono_s = time.monotonic() - age_s
+    spent_ms = int(mono_s * 900)
+    row = Process(7, 2, "kworker", "R", 0, 0, spent_ms, 0, 1, True)
+    return Batch(mono_s, time.time() - age_s, (row,))
+
+
+def test_a_core_in_the_kernel_has_its_task_named_though_tasks_are_not_read_each_time(
+    live, exporting
+):
+    ages = (3.0, 2.0, 1.0, 0.0)
+    live.write(ages, kernel=0.9)
+    live.flush({Process: [_hog(age_s) for age_s in ages]})
+    exporter = exporting(live.directory)
+    exporter.refresh()
+    assert scraped(exporter)["sexton_worst_core_info{core=0,task=kworker}"] == 1
+
+
+def test_a_counter_of_the_verdict_that_fell_counts_only_what_is_new(live, exporting, monkeypatch):
+    """Log lines leave the recording: then a verdict counts fewer resets than the one before. Each
+    is published again with every refresh."""
+    live.write(SECONDS)
+    live.status(alarms=0)
+    exporter = exporting(live.directory, Pace(calm_s=1000.0))
+    verdicts, ask = iter((7, 2, 5)), exporter._server.ask
+
+    def asking(question, *rest):
+        answer = ask(question, *rest)
+        if question == "judged":
+            answer.samples.put(f.VERDICT_WINDOW, (), 300.0)
+            answer.samples.put(f.NIC_RESETS, ("eth0",), next(verdicts))
+        return answer
+
+    monkeypatch.setattr(exporter._server, "ask", asking)
+    seen = []
+    for alarms in (0, 0, 1, 1, 1, 2, 2):
+        live.status(alarms=alarms)
+        exporter.refresh()
+        seen.append(scraped(exporter)["sexton_nic_resets_total{nic=eth0}"])
+    assert seen == [7, 7, 7, 7, 7, 10, 10]
+
+
+def test_while_an_alarm_lasts_a_healthy_verdict_does_not_stand(live, exporting, monkeypatch):
+    """At its beginning there may be too little to find."""
+    live.write(SECONDS)
+    live.status(alarms=1, alarm=True)
+    exporter = exporting(live.directory, Pace(judge_s=0.0, calm_s=1000.0))
+    asked = _judging(exporter, monkeypatch, 0, 300.0)
+    exporter.refresh()
+    exporter.refresh()
+    assert asked.count("judged") == 2
+    live.status(alarms=1, alarm=False)
+    exporter.refresh()
+    exporter.refresh()
+    assert asked.count("judged") == 3
+    assert "sexton_verdict" in scraped(exporter)

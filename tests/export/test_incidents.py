@@ -9,12 +9,14 @@ import pytest
 from lab.incident import Incident, incidents
 from sexton.detect import resets
 from sexton.detect.growth import latest_count
+from sexton.detect.rows_read import Witness
 from sexton.export import families as f
-from sexton.export.current import current
+from sexton.export.current import NAMED_RATIO, READS, current
 from sexton.export.exposition import Page
 from sexton.export.judged import OTHER, judged
 from sexton.export.samples import Counts, Samples
 from sexton.model.finding import Verdict
+from sexton.model.rows.task import Process, Thread
 from sexton.model.text import printable
 from sexton.reports.json.diagnosis import diagnosis_json
 from sexton.series.restarts import restarts
@@ -42,6 +44,15 @@ def test_the_verdict_and_every_finding(exported):
     assert dict(samples.of(f.FINDING)) == expected
     unknown = sum(finding["verdict"] == Verdict.UNKNOWN for finding in said["findings"])
     assert samples.value(f.UNKNOWN) == unknown
+
+
+def test_what_is_current_is_read_from_few_tables(exported):
+    """Others are decoded only where a task is to be named."""
+    seen = Witness(exported[0].replay.window)
+    with seen.noting() as noted:
+        found = current(seen, -inf, 15.0).samples
+    more = {Process, Thread} if (found.value(f.WORST_CORE) or 0) >= NAMED_RATIO else set()
+    assert set(noted) <= {*READS, *more}
 
 
 def test_chains_in_their_order_and_what_they_explain(exported):

@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sexton.detect.registry import detector_ids
 from tests.support.cli import ENVIRONMENT, SEXTON, sexton
 
-_URL = re.compile(r"http://([\w.-]+|\[::1\]):([0-9]+)/metrics")
+_URL = re.compile(r"https?://([\w.-]+|\[::1\]):([0-9]+)/metrics")
 PATIENCE_S = 60.0
 
 
@@ -306,7 +306,15 @@ def test_the_page_of_a_recorder_opens_with_the_printed_token_and_again_after_a_c
         for pid in _below(made.process.pid):
             arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
             assert token[1].encode() not in arguments  # all users see those
-        os.kill(_metrics_pid(made), signal.SIGKILL)
+        served = _metrics_pid(made)
+        those = [served, *_below(served)]
+        os.kill(served, signal.SIGKILL)
+        until = time.monotonic() + PATIENCE_S
+        while any(
+            Path(f"/proc/{pid}/fd/0").exists() for pid in those
+        ):  # its child serves, and ends
+            assert time.monotonic() < until
+            time.sleep(0.02)
         page.wait_for("sexton_recorder_up", 1)
         assert page.get("/", **bearer)[0] == 200
 

@@ -7,7 +7,7 @@ import pytest
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
 from sexton.model.rows.cpu import CoreTimes, SoftirqWait
 from sexton.model.rows.event import KernelEvent
-from sexton.model.rows.net import Nic
+from sexton.model.rows.net import Nic, NicCounter
 from sexton.model.rows.node import Node
 from sexton.model.window import Batch
 from sexton.record.triggers import CALM_S, LONGEST_S, Pinning, Raised, Triggers, _LeakWatch
@@ -249,3 +249,39 @@ def test_a_flood_of_names_is_bounded() -> None:
     for number in range(5000):
         pinning.place(Raised("nic_reset", f"eth{number}", "", 1000.0))
     assert len(pinning._pins) == len(pinning._of) == 2000
+
+
+def _counted(*readings: dict[str, int]) -> list[Raised]:
+    """Alarms while a NIC's counters read so, a second apart."""
+    triggers = Triggers()
+    return [
+        raised
+        for now, values in enumerate(readings)
+        for raised in triggers.feed(
+            NicCounter,
+            Batch(float(now), 0.0, tuple(NicCounter("eth0", *pair) for pair in values.items())),
+        )
+    ]
+
+
+def test_a_reset_that_only_a_counter_shows_is_an_alarm() -> None:
+    alarms = _counted(
+        {"tx_timeout": 3, "rx_bytes": 1}, {"tx_timeout": 3, "rx_bytes": 9}, {"tx_timeout": 4}
+    )
+    words = "eth0: the driver's counter tx_timeout has risen"
+    assert alarms == [Raised("nic_reset", "eth0", words, 2.0)]
+
+
+def test_counters_of_resets_that_are_new_or_begin_again_are_no_alarm() -> None:
+    assert _counted({}, {"total_resets": 7}, {"total_resets": 0}, {}, {"total_resets": 7}) == []
+
+
+def test_a_line_and_a_counter_of_one_reset_are_one_alarm() -> None:
+    triggers = Triggers()
+    for now, value in ((0.0, 1), (1.0, 2)):
+        row = NicCounter("eth0", "total_resets", value)
+        raised = triggers.feed(NicCounter, Batch(now, 0.0, (row,)))
+    assert [alarm.goes_on for alarm in raised] == [False]
+    line = KernelEvent("some_pattern", "nic_reset", "eth0: reset", 1_000_000, None, {"nic": "eth0"})
+    (again,) = triggers.feed(KernelEvent, Batch(2.0, 0.0, (line,)))
+    assert (again.kind, again.about, again.goes_on) == ("nic_reset", "eth0", True)

@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from sexton.errors import NotRead
+from sexton.model.rows.cpu import CoreTimes
+from sexton.model.rows.recorder import Mark
 from sexton.store import journal, schema
 from sexton.store.journal import JOURNAL, Recovered, recover
+from sexton.store.layout import parse_name
+from sexton.store.recording import Segment
 from tests.support.recordings import scratch, simple, write_open
 
 FLUSHES = 6
@@ -112,3 +117,43 @@ def test_what_was_read_before_stays_as_it_was(segment: Path, written: Path):
     (segment / JOURNAL).write_bytes((written / JOURNAL).read_bytes())
     assert journal.recover(segment, before).tables["core_times"].num_rows > rows["core_times"]
     assert {name: found.num_rows for name, found in before.tables.items()} == rows
+
+
+def test_only_some_tables_are_decoded_and_read_on(
+    segment: Path, written: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (segment / JOURNAL).write_bytes(b"".join(lines_of(written)[:3]))
+    decoded: list[str] = []
+    real = schema.checked_table
+    monkeypatch.setattr(
+        schema, "checked_table", lambda name, rows: decoded.append(name) or real(name, rows)
+    )
+    some = ("reading", "core_times")
+    before = recover(segment, None, some)
+    (segment / JOURNAL).write_bytes((written / JOURNAL).read_bytes())
+    found = recover(segment, before, some)
+    assert decoded == ["core_times", "reading"] * 2
+    whole = recover(segment)
+    assert found.tables.keys() == {*some}
+    for name in some:
+        assert found.tables[name].equals(whole.tables[name])
+    assert found._replace(tables={}) == whole._replace(tables={})
+
+
+def test_a_table_that_was_left_out_is_never_taken_for_an_empty_one(written: Path):
+    class Partly(Segment):
+        only = frozenset(("reading", "core_times"))
+
+    name = parse_name(written.name)
+    assert name is not None
+    problems: list[str] = []
+    found, whole = Partly(written, name, problems), Segment(written, name, problems)
+    for kind in (CoreTimes, Mark):
+        assert found.has(kind)
+        assert found.rows(kind) == whole.rows(kind) > 0
+        assert found.opens(kind)
+    assert found.batches(CoreTimes) == whole.batches(CoreTimes)
+    for read in (found.batches, found.table):
+        with pytest.raises(NotRead, match="mark"):
+            read(Mark)
+    assert problems == []

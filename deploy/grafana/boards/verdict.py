@@ -22,8 +22,8 @@ VERDICT = Stat(
 CURRENT = Stat(
     title="Can it be trusted?",
     says="Normal: the scrape works, the recorder is recording and can write, the verdict is at"
-    " most two minutes old, and few detectors cannot tell. A tile that is missing is unknown:"
-    " where nobody records, there is no 'writes'.",
+    " most five minutes old, one while there is a problem, and few detectors cannot tell. A tile"
+    " that is missing is unknown: where nobody records, there is no 'writes'.",
     width=12,
     height=6,
     unit="none",
@@ -44,7 +44,7 @@ CURRENT = Stat(
             "D",
             unit="s",
             decimals=0,
-            thresholds=Steps("green", ((180, "orange"), (600, "red"))).json(),
+            thresholds=Steps("green", ((420, "orange"), (900, "red"))).json(),
         ),
         of_query("E", thresholds=Steps("green", ((1, "yellow"), (10, "orange"))).json()),
     ),

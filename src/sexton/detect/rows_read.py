@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from sexton.model.finding import Rows
 from sexton.model.row import Row, table
-from sexton.model.window import Batch, Columns, Wanted, Window
+from sexton.model.window import Batch, Columns, SourceState, Wanted, Window
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
@@ -69,6 +69,10 @@ class Witness(Window):
         self.note({kind: True})
         return self._window.between(kind, start, end)
 
+    def matching(self, kind: type[R], field: str, value: str) -> Iterator[Batch[R]]:
+        self.note({kind: True})
+        return self._window.matching(kind, field, value)
+
     def columns(
         self, kind: type[Row], names: Sequence[str], wanted: Wanted | None = None
     ) -> Iterator[Columns]:
@@ -98,6 +102,9 @@ class Witness(Window):
     def latest(self, kind: type[R]) -> tuple[R, ...] | None:
         self.note({kind: False})
         return self._window.latest(kind)
+
+    def why_missing(self, kind: type[Row]) -> SourceState:
+        return self._window.why_missing(kind)
 
     def bounds_of(self, kind: type[Row]) -> tuple[float, float] | None:
         return self._window.bounds_of(kind)

@@ -1,7 +1,7 @@
 """Keeps the metrics of one recording up to date while somebody scrapes them.
 
 A thread refreshes them: the last readings every `Pace.refresh_s`; the verdict after an alarm, every
-`Pace.judge_s` while there is a problem, and every `Pace.calm_s` while there is none. A scrape only
+`Pace.judge_s` while there is an alarm or a problem, and else every `Pace.calm_s`. A scrape only
 hands out what is there. It never waits: for a disk, for a source, or for what the thread waits for.
 What is too old is left out, because an old value looks like a new one: then only the recorder's
 state remains. Nobody scraping means no work.
@@ -14,13 +14,14 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
 from sexton import __version__
 from sexton.errors import SextonError
-from sexton.explorer.tiles.processes import ForkServer, Gone
+from sexton.explorer.tiles.processes import ForkServer, Gone, Usage
 from sexton.export import families as f
 from sexton.export.exposition import Page, Totals
 from sexton.export.samples import Counts, Samples
@@ -81,7 +82,9 @@ class Exporter:
     def __init__(self, directory: Path, pace: Pace = Pace()) -> None:  # noqa: B008 - immutable
         self._pace = pace
         self._boot_id = _boot_id()
-        self._server = ForkServer(MetricsWork(directory))
+        self._server = ForkServer(MetricsWork(directory), itself=("current",))
+        #: Of processes that others have started here.
+        self._beside: Callable[[], Usage] = lambda: Usage(0.0, 0)
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._totals = Totals()
@@ -90,9 +93,9 @@ class Exporter:
         self._judged: Answer | None = None
         self._alarms: object = None
         self._due_s = -inf
-        self._spent_s = self._served_s = 0.0
+        self._spent_s = 0.0
         self._failures = 0
-        self._said = ""
+        self._last_message = ""
         #: So that a scrape never hands out less of a counter than the one before.
         self._lock = threading.Lock()
         self._state: _State | None = None
@@ -129,6 +132,10 @@ class Exporter:
         self._stopping.set()
         self._wake.set()
 
+    def count(self, usage: Callable[[], Usage]) -> None:
+        """Count other child processes of this process as part of its cost."""
+        self._beside = usage
+
     def close(self) -> None:
         """End the process that reads; after `run`."""
         self._server.close()
@@ -147,28 +154,28 @@ class Exporter:
                 self._due_s = time.monotonic() + self._pace.judge_s
                 self._alarms = alarms
                 self._judged = self._ask("judged")
-                self._due_s = time.monotonic() + self._lasts_s(self._judged)
+                # What an alarm announces may not be found yet when it begins.
+                lasts_s = self._pace.judge_s if found.alarm else self._lasts_s(self._judged)
+                self._due_s = time.monotonic() + lasts_s
                 if self._is_of_now(self._judged):
                     self._publish(found)
         except Gone:
             raise
         except (SextonError, OSError, RuntimeError) as error:  # RuntimeError: a bug in what reads
             self._failures += 1
-            self._say(str(error))
+            self._print(str(error))
         finally:
             self._tried = True
 
     def _ask(self, question: str, *arguments: float) -> Answer:
         answer: Answer = self._server.ask(question, arguments, self._stopping.is_set)
-        self._spent_s += answer.spent_s
-        self._served_s = answer.served_s
         return answer
 
-    def _say(self, words: str) -> None:
-        if words != self._said:
-            self._said = words
+    def _print(self, message: str) -> None:
+        if message != self._last_message:
+            self._last_message = message
             with contextlib.suppress(OSError):  # whatever read it has gone
-                print(f"sexton: metrics: {printable(words)}", file=sys.stderr, flush=True)
+                print(f"sexton: metrics: {printable(message)}", file=sys.stderr, flush=True)
 
     def _is_of_now(self, found: Answer) -> bool:
         """Is it about this boot, and not ahead of it?"""
@@ -228,9 +235,11 @@ class Exporter:
 
     def _add_own(self, samples: Samples) -> None:
         samples.add(f.BUILD, 1, __version__)
-        own_s = time.process_time()
-        samples.add(f.EXPORTER_CPU, own_s + self._spent_s + self._served_s)
-        samples.add(f.EXPORTER_MEMORY, _resident("self") + _resident(self._server.pid))
+        others = self._server.usage(), self._beside()
+        spent_s = time.process_time() + sum(each.cpu_s for each in others)
+        self._spent_s = max(spent_s, self._spent_s)  # one that ends is missing for an instant
+        samples.add(f.EXPORTER_CPU, self._spent_s)
+        samples.add(f.EXPORTER_MEMORY, _resident() + sum(each.bytes for each in others))
         samples.add(f.FAILURES, self._failures)
 
 
@@ -241,9 +250,9 @@ def _boot_id() -> str:
         return ""
 
 
-def _resident(pid: int | str) -> int:
-    """Its resident bytes; 0 if it has ended."""
+def _resident() -> int:
+    """Bytes of this process."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * _PAGE_BYTES
-    except OSError:
+        return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * _PAGE_BYTES
+    except OSError:  # no file is left to open
         return 0

@@ -121,8 +121,8 @@ def _reclaim(samples: Samples, window: Window) -> None:
 
 
 def _resets(samples: Samples, window: Window) -> None:
-    """Here, because it takes the whole kernel log: a line about a reset raises an alarm, and then
-    the verdict is made at once."""
+    """Counted with the verdict: it reads the whole kernel log. A reset raises an alarm, and the
+    verdict is then made at once."""
     if resets.in_window(window) is None:
         return
     found = resets.by_nic(window)

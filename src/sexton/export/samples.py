@@ -64,8 +64,8 @@ class Samples:
         return made
 
     def update(self, other: Samples) -> None:
-        """All families of `other` in place of ours."""
-        self._values.update(other._values)
+        """All families of `other` in place of ours; later changes to ours leave `other` alone."""
+        self._values.update(other.copy()._values)
 
     def of(self, family: Family) -> Iterator[tuple[Labels, Value]]:
         """The label sets of a family with their values."""

@@ -140,6 +140,7 @@ def serve(site: Site) -> int:
     exporter = Exporter(site.directory, site.pace)
     view = View.open(site.directory)
     view.fork()  # no thread is running yet
+    exporter.count(view.usage)
     door, url = door_of(host, (listening, name), site.web, site.token, SCRAPED)
     explorer = Explorer(Pages(view, secrets.token_hex(8)), door)
     metrics = Guard(Metrics(exporter.scrape, explorer.pages), door)

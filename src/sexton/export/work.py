@@ -1,13 +1,13 @@
-"""What the exporter asks about a recording: each question is answered by a process of its own.
+"""What the exporter asks about a recording: other processes answer.
 
-`sexton.explorer.tiles.processes` forks it from a server that keeps the recording open. Judging five
-minutes takes a moment of a core and tens of megabytes; the process that answers scrapes must not
-pay for that, nor hang with a disk, nor end with a reader that crashes.
+`sexton.explorer.tiles.processes` starts them: a server that keeps the recording open and reads what
+is new in a few tables, and a worker for each verdict. Judging five minutes takes a moment of a core
+and tens of megabytes; the process that answers scrapes must not pay for that, nor hang with a disk,
+nor end with a reader that crashes.
 """
 
 from __future__ import annotations
 
-import time
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,17 +17,19 @@ import numpy.ma  # noqa: F401
 import pyarrow.compute  # noqa: F401
 
 from sexton.detect.registry import all_detectors
-from sexton.errors import StoreError
+from sexton.errors import NotRead, StoreError
 from sexton.explain.diagnosis import diagnose
 from sexton.explain.registry import all_rules
 from sexton.explorer.tiles.follow import GrowingRecording
-from sexton.export.current import current
+from sexton.export.current import READS, current
 from sexton.export.judged import judged
 from sexton.export.recorder import add_status, cannot_write, read_status
 from sexton.export.samples import Counts, Samples
+from sexton.model.row import table
 from sexton.replay.span import Span
 from sexton.replay.window import window
-from sexton.store.recording import Recording
+from sexton.store.journal import READING
+from sexton.store.recording import Recording, Segment
 
 #: How much is judged, and how much is read for what is current: two readings of every table that is
 #: read at least each half minute.
@@ -40,8 +42,7 @@ class Answer(NamedTuple):
     """Samples up to the last reading of `boot_id` at `mono_s` and `wall_s`, if there is one.
 
     `kernel` are observations of cores up to `seen_s`. `live`: a recorder holds the directory;
-    `problem`: it can write nothing (`None`: unknown).
-    `spent_s` is the CPU time of this answer, `served_s` that of the process it was forked from.
+    `problem`: it can write nothing (`None`: unknown); `alarm`: one of its alarms is going on.
     """
 
     samples: Samples
@@ -52,8 +53,14 @@ class Answer(NamedTuple):
     kernel: Counts | None = None
     seen_s: float = 0.0
     problem: bool | None = None
-    spent_s: float = 0.0
-    served_s: float = 0.0
+    alarm: bool = False
+
+
+class CurrentSegment(Segment):
+    """A segment of which, while it is open, only what is current on a healthy node is read: most
+    bytes are about processes and cgroups."""
+
+    only = frozenset((READING, *map(table, READS)))
 
 
 class MetricsWork:
@@ -62,33 +69,46 @@ class MetricsWork:
     def __init__(self, path: Path) -> None:
         all_detectors()  # the same
         all_rules()
-        self._followed = GrowingRecording(path)
-        self._served_s = 0.0
+        self._followed = GrowingRecording(path, CurrentSegment)
+        self._whole: GrowingRecording | None = None
 
     @property
     def problems_so_far(self) -> list[str]:
         return self._followed.recording.problems
 
-    def prepare(self) -> None:
-        self._followed.refresh()
-        self._served_s = time.process_time()
+    def prepare(self, name: str) -> None:
+        if name == "judged":
+            self._read_whole()
+        else:
+            self._followed.refresh()
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> Answer:
-        recording, live = self._followed.recording, self._followed.live
-        status = read_status(recording.path)
-        if live and not recording.segments:  # its first readings take a few seconds
-            found = Answer(Samples(), "", -inf, None, live)
+        followed = self._followed
+        if name == "judged":
+            followed = self._whole or self._read_whole()
+        status = read_status(followed.recording.path)
+        if followed.live and not followed.recording.segments:  # its first ones take a few seconds
+            found = Answer(Samples(), "", -inf, None, live=True)
         elif name == "judged":
-            found = _judged(recording)
+            found = _judged(followed.recording)
         else:
-            found = _current(recording, *arguments)
+            found = self._current(arguments)
             add_status(found.samples, status)
-        return found._replace(
-            live=live,
-            problem=cannot_write(status, FRESH_S) if live else None,
-            spent_s=time.process_time(),
-            served_s=self._served_s,
-        )
+        problem = cannot_write(status, FRESH_S) if followed.live else None
+        alarm = followed.live and status.get("alarm") is True
+        return found._replace(live=followed.live, problem=problem, alarm=alarm)
+
+    def _current(self, arguments: tuple[Any, ...]) -> Answer:
+        try:
+            return _current(self._followed.recording, *arguments)
+        except NotRead:  # the node is in trouble: a task is to be named
+            return _current(self._read_whole().recording, *arguments)
+
+    def _read_whole(self) -> GrowingRecording:
+        if self._whole is None:
+            self._whole = GrowingRecording(self._followed.recording.path)
+        self._whole.refresh()
+        return self._whole
 
 
 def _judged(recording: Recording) -> Answer:

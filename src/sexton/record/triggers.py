@@ -1,9 +1,10 @@
 """Alarms: what makes the recorder pin the minutes around a moment and read tables more often.
 
 `Triggers` gets every reading and raises an alarm when a core is held in the kernel for two seconds,
-the kernel log shows a NIC reset or a soft lockup, dying cgroups exceed a multiple of the live ones
-or leak, or a softirq waited for a second (four seconds before the driver resets the device). The
-limits are those of the detectors, so every alarm here is a finding there.
+the kernel log or a driver's counter shows a NIC reset, the log shows a soft lockup, dying cgroups
+exceed a multiple of the live ones or leak, or a softirq waited for a second (four seconds before
+the driver resets the device). The limits are those of the detectors, so every alarm here is a
+finding there.
 
 A condition that lasts is one alarm: it is extended while it lasts, up to `LONGEST_S`. After that it
 is normal for this node, and only a calm of `CALM_S` arms the trigger again.
@@ -26,13 +27,13 @@ from sexton.detect.detectors.cgroups.zombie_memcgs import MANY, RATIO
 from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE
 from sexton.detect.growth import ENOUGH
 from sexton.detect.leak import BACK_S, Leak, leak
-from sexton.detect.resets import reports_reset
+from sexton.detect.resets import COUNTERS, reports_reset
 from sexton.detect.waits import WAIT
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir, CgroupEvent, CgroupEventGap
 from sexton.model.rows.cpu import CoreTimes, SoftirqWait
 from sexton.model.rows.event import KernelEvent
-from sexton.model.rows.net import Nic
+from sexton.model.rows.net import Nic, NicCounter
 from sexton.model.rows.node import Node
 from sexton.model.text import an_hour, printable, seconds, shorten
 from sexton.model.window import Batch, Window
@@ -49,6 +50,7 @@ CALM_S = 600.0
 _FRESH_S = 30.0
 _SHOWN = 160
 _MOST_LASTING = 1000
+_RESET_COUNTERS = frozenset(COUNTERS)
 #: A leak is judged by the census of every ten seconds, also while an alarm reads it each second.
 _JUDGE_S = 8.0
 #: At 45 removals a second the last 45 seconds, of a slow leak an hour.
@@ -77,6 +79,7 @@ class Triggers:
         self._zombies = 0
         self._leaks = _LeakWatch()
         self._nics: dict[str, str] = {}
+        self._resets: dict[tuple[str, str], int] = {}
         self._lasting: dict[tuple[str, str], tuple[float, float]] = {}
 
     def feed(self, kind: type[Row], batch: Batch[Any]) -> list[Raised]:
@@ -88,6 +91,8 @@ class Triggers:
         elif kind is Nic:
             self._nics = {row.bus_address: row.name for row in batch.rows if row.bus_address}
             return []
+        elif kind is NicCounter:
+            found = list(self._nic_counters(batch))
         elif kind is CgroupCensus:
             found = [*self._census(batch), *self._leaking(batch)]
         elif kind in (CgroupEvent, CgroupEventGap, CgroupDir, Node):
@@ -133,6 +138,23 @@ class Triggers:
             about = row.fields.get("nic") or self._nics.get(bus) or bus or row.fields.get("cpu")
             words = shorten(printable(row.message), _SHOWN)
             yield Raised(kind, printable(str(about or "")), words, batch.mono_s)
+
+    def _nic_counters(self, batch: Batch[NicCounter]) -> Iterator[Raised]:
+        """Some drivers count resets that no line reports, and the log may not be readable."""
+        read = {
+            (row.nic, row.counter): row.value
+            for row in batch.rows
+            if row.counter in _RESET_COUNTERS
+        }
+        risen = {
+            name[0]: name[1]
+            for name, value in read.items()
+            if value > self._resets.get(name, value)
+        }
+        self._resets = read
+        for nic, counter in sorted(risen.items()):
+            words = f"{printable(nic)}: the driver's counter {counter} has risen"
+            yield Raised("nic_reset", printable(nic), words, batch.mono_s)
 
     def _census(self, batch: Batch[CgroupCensus]) -> Iterator[Raised]:
         for row in batch.rows:

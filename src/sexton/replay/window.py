@@ -308,16 +308,18 @@ def _bounds(reader: SpanReader) -> Bounds:
     span, first, last = reader.span, reader.segments[0], reader.segments[-1]
     start, end = first.segment.start, last.segment.end
     if not span.holds(start[0]):
-        start = next((pair for pair in _clock(first) if span.holds(pair[0])), span.start)
+        start = next(iter(_edges(first, span)), span.start)
     if not span.holds(end[0]):
-        end = next((pair for pair in _clock(last)[::-1] if span.holds(pair[0])), span.end)
+        end = next(reversed(_edges(last, span)), span.end)
     walls = (start[1], end[1], *span.turns)
     return Bounds(min(walls), max(walls), start[0], end[0])
 
 
-def _clock(reader: SegmentReader) -> list[tuple[float, float]]:
+def _edges(reader: SegmentReader, span: Span) -> list[tuple[float, float]]:
+    """The first and last moment of a segment's clock that are in a span, if any is."""
     mono, wall = reader.clock()
-    return list(zip(mono.tolist(), wall.tolist(), strict=True))
+    there = np.flatnonzero((mono >= span.start[0]) & (mono <= span.end[0])).tolist()
+    return [(float(mono[at]), float(wall[at])) for at in (*there[:1], *there[-1:])]
 
 
 def _once(batches: Iterable[Batch[Any]]) -> list[Batch[Any]]:

@@ -21,7 +21,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -218,14 +218,17 @@ class Recovered(NamedTuple):
     ends: Mapping[str, int] = {}
 
 
-def recover(directory: Path, before: Recovered | None = None) -> Recovered:
-    """Every complete flush; `StoreError` where not even the header can be read.
+def recover(
+    directory: Path, before: Recovered | None = None, only: Collection[str] | None = None
+) -> Recovered:
+    """Every complete flush, of `only` these tables if given; `StoreError` where not even the header
+    can be read.
 
-    `before` is what was found earlier in the same segment: only what was appended since is read,
-    unless there was or is anything wrong.
+    `before` is what was found earlier in the same segment, of the same tables: only what was
+    appended since is read, unless there was or is anything wrong.
     """
     if before is not None and not before.problems:
-        found = _continued(directory, before)
+        found = _continued(directory, before, only)
         if found is not None:
             return found
     try:
@@ -241,7 +244,7 @@ def recover(directory: Path, before: Recovered | None = None) -> Recovered:
         check_format(lines[0].get("schema", SCHEMA))
     except (StoreError, ValueError) as error:
         raise StoreError(f"{directory.name}: {error}") from None
-    found = _with_flushes(directory, Recovered(lines[0], {}, [], []), lines[1:])
+    found = _with_flushes(directory, Recovered(lines[0], {}, [], []), lines[1:], only)
     if READING in found.ends and found.problems:
         from sexton.store.schema import READINGS, with_unlisted
 
@@ -250,7 +253,9 @@ def recover(directory: Path, before: Recovered | None = None) -> Recovered:
     return _cut(directory, found, content, length)
 
 
-def _continued(directory: Path, before: Recovered) -> Recovered | None:
+def _continued(
+    directory: Path, before: Recovered, only: Collection[str] | None
+) -> Recovered | None:
     """With the flushes since then; `None` if the whole segment has to be read."""
     try:
         size = min((directory / JOURNAL).stat().st_size, MOST_JOURNAL)
@@ -264,12 +269,15 @@ def _continued(directory: Path, before: Recovered) -> Recovered | None:
     lines, length = whole_lines(content)
     tables, states = dict(before.tables), before.states
     known = Recovered(before.header, tables, states, [], length=before.length, ends=before.ends)
-    found = _with_flushes(directory, known, lines)
+    found = _with_flushes(directory, known, lines, only)
     return None if found.problems else _cut(directory, found, content, length)
 
 
 def _with_flushes(
-    directory: Path, known: Recovered, flushes: Sequence[Mapping[str, Any]]
+    directory: Path,
+    known: Recovered,
+    flushes: Sequence[Mapping[str, Any]],
+    only: Collection[str] | None,
 ) -> Recovered:
     states, ends = known.states, dict(known.ends)
     pieces: dict[str, list[tuple[int, int, int]]] = {}
@@ -282,6 +290,8 @@ def _with_flushes(
 
     tables, problems, too_large = known.tables, list(known.problems), known.too_large
     for name, parts in pieces.items():
+        if only is not None and name not in only:
+            continue
         path = stream_path(directory, name)
         try:
             good, bad = _intact(path, parts)

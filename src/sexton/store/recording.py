@@ -8,14 +8,14 @@ once in `problems`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from sexton.errors import StoreError
+from sexton.errors import NotRead, StoreError
 from sexton.model.row import Row, table
 from sexton.model.settings import Settings, settings_from
 from sexton.model.text import printable
@@ -63,6 +63,9 @@ class Segment:
     """Some minutes of a node, or a compacted hour. `start` and `end` are (monotonic, UNIX) seconds
     of its first and last readings; `sequence` and `last_sequence` number the segments in it."""
 
+    #: A subclass reads only these tables of a segment that is still open; `NotRead` for others.
+    only: ClassVar[Collection[str] | None] = None
+
     def __init__(
         self,
         path: Path,
@@ -85,7 +88,8 @@ class Segment:
         if self.sealed:
             self.manifest = read_manifest(path)
         else:
-            self._recovered = recover(path, before._recovered if before is not None else None)
+            earlier = before._recovered if before is not None else None
+            self._recovered = recover(path, earlier, self.only)
             for problem in self._recovered.problems:
                 self.report(problem)
             if not (self._recovered.torn and _being_written(path)):
@@ -170,7 +174,7 @@ class Segment:
         if not self.rows(kind):
             return True
         if self._recovered is not None:
-            return table(kind) in self._recovered.tables
+            return self._is_left_out(table(kind)) or table(kind) in self._recovered.tables
         try:
             return self.file(kind) is not None
         except StoreError as error:
@@ -249,6 +253,8 @@ class Segment:
         self, name: str, columns: Sequence[str] | None, coded: Sequence[str] = ()
     ) -> pa.Table | None:
         if self._recovered is not None:
+            if self._is_left_out(name):
+                raise NotRead(f"{self.name}: {name} was left out")
             found = self._recovered.tables.get(name)
             return None if found is None else _select(found, columns)
         try:
@@ -259,6 +265,9 @@ class Segment:
                 return self._from_successor(name, columns, coded)
             self.report(str(error))
             return None
+
+    def _is_left_out(self, name: str) -> bool:
+        return self.only is not None and name not in self.only and name in self.manifest["tables"]
 
     def _from_successor(
         self, name: str, columns: Sequence[str] | None, coded: Sequence[str]
@@ -298,11 +307,15 @@ class Segment:
         if shown and len(self._problems) < _MOST_PROBLEMS and shown not in self._problems:
             self._problems.append(shown)
 
-    @staticmethod
-    def _as_manifest(found: Recovered) -> dict[str, Any]:
+    def _as_manifest(self, found: Recovered) -> dict[str, Any]:
         readings = found.tables.get(READING)
         spans = {} if readings is None else spans_of(readings)
         described: dict[str, Any] = {name: dict(span) for name, span in spans.items()}
+        if readings is not None and self.only is not None:  # how many rows the others have
+            codes, names = codes_of(readings.column("table"))
+            rows = np.bincount(codes, numbers(readings.column("rows")), len(names))
+            for name, number in zip(names, rows.tolist(), strict=True):
+                described[name]["rows"] = int(number)
         for name, content in found.tables.items():
             described.setdefault(name, {})["rows"] = content.num_rows
         every = list(spans.values())
@@ -318,10 +331,11 @@ class Segment:
 class Recording:
     """A directory written by `sexton record`, perhaps still being written."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: type[Segment] = Segment) -> None:
         self.path = path
         self.problems: list[str] = []
         self.segments: list[Segment] = []
+        self._kind = kind
         self._files = OpenFiles()
         self._changed = False
         require_recording(path)
@@ -355,7 +369,7 @@ class Recording:
             path = self.path / place / name.text
             problems: list[str] = []
             try:
-                segment = Segment(path, name, problems, self._files)
+                segment = self._kind(path, name, problems, self._files)
             except EmptySegment:
                 continue
             except StoreError as error:

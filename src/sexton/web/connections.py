@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from email.utils import formatdate
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,7 @@ class LimitedProtocol(H11Protocol):
                 self.refuse()  # its client comes back, and is checked by the rules of now
         if self._refused:
             return
+        self.server_state.default_headers = [(b"date", formatdate(usegmt=True).encode("ascii"))]
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._rest()

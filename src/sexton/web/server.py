@@ -54,6 +54,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                date_header=False,  # `LimitedProtocol` sets it; uvicorn would wake up for it
                 proxy_headers=False,
                 limit_concurrency=MOST_CONNECTIONS,
                 timeout_graceful_shutdown=1,
@@ -63,10 +64,21 @@ class Server(uvicorn.Server):
         self._web = web
         self._reception = Reception(self._begin)
         self._accepting: list[asyncio.Task[None]] = []
+        self._ended = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def end(self) -> None:
         """Stop; safe to call from another thread and from a signal handler."""
         self.should_exit = self.force_exit = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has stopped already
+                self._loop.call_soon_threadsafe(self._ended.set)
+
+    async def main_loop(self) -> None:
+        """Replaces uvicorn's, which looks ten times a second whether to stop: 0.2 % of a core."""
+        self._loop = asyncio.get_running_loop()
+        if not self.should_exit:  # by an `end` that came before there was a loop
+            await self._ended.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

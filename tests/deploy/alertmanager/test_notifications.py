@@ -267,6 +267,32 @@ def test_the_longest_texts_stay_below_the_limits(scene: Scene):
     assert len(bodies["/webhook"][0]["alerts"]) == 10
 
 
+@pytest.mark.parametrize(
+    ("source", "muted"),
+    [
+        ("SextonLeakUrgent", {"SextonLeakFound", "SextonDyingGrowing"}),
+        ("SextonTargetDown", {"SextonRecorderDown", "SextonRecorderCannotWrite",
+                              "SextonRecorderShedding", "SextonNodeUnknown"}),
+        ("SextonRecorderDown", {"SextonRecorderShedding", "SextonNodeUnknown"}),
+        ("SextonNicKeepsResetting", {"SextonNicResetUnexplained"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_what_says_less_about_the_same_thing_is_muted(scene: Scene, source: str, muted: set[str]):
+    address, other = f"{source.lower()}:9643", f"not-{source.lower()}:9643"
+    elsewhere = [(other, min(muted))]
+    alerts = [
+        {
+            "labels": {"alertname": name, "instance": where, "job": "sexton", "severity": "info"},
+            "annotations": {"summary": f"{name} of {where}", "command": "sexton"},
+        }
+        for where, name in [*((address, each) for each in (source, *muted)), *elsewhere]
+    ]
+    answer(f"{scene.alertmanager}/api/v2/alerts", alerts)
+    until(lambda: scene.muted(address) == muted, f"{source} to mute")
+    assert scene.muted(other) == set()
+
+
 def test_a_node_of_another_cluster_is_not_muted_though_its_address_is_the_same(scene: Scene):
     node = {"job": "sexton", "instance": "10.0.0.5:9643", "severity": "critical"}
     alerts = [

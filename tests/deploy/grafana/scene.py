@@ -110,8 +110,8 @@ def sick(tick: int) -> Samples:
     )
     samples.add(f.DYING, 70_000 + tick)
     samples.add(f.LEAK, 0.1)
-    for owner in (HOSTILE, LONG, "\x1b[2J\n", "other"):
-        samples.add(f.OWNERS, 20_000, owner)
+    for owner in (HOSTILE, LONG, "\x1b[2J\n", "\udcff", "l" * 10_000, "other"):
+        samples.add(f.OWNERS, 11_000, owner)
     samples.add(f.CORE_KERNEL, _counts(f.CORE_KERNEL, tick, -2))
     samples.add(f.WORST_CORE, 1)
     samples.add(f.WORST_CORE_INFO, 1, "13", HOSTILE)
@@ -120,7 +120,8 @@ def sick(tick: int) -> Samples:
     samples.add(f.SOFTIRQ_PENDING, 4.2, "NET_RX")
     samples.add(f.NIC_RESETS, tick, HOSTILE)
     samples.add(f.UNIT_RESTARTS, tick, HOSTILE)
-    samples.add(f.UNIT_RESTARTS, 2 * tick, LONG)
+    for unit in (LONG, "\udcff", "l" * 10_000):
+        samples.add(f.UNIT_RESTARTS, 2 * tick, unit)
     samples.add(f.RECLAIM_RATIO, 0.9)
     samples.add(f.RECLAIM, 2_000 * tick, "direct")
     samples.add(f.THROTTLED, 0.5, "/" + HOSTILE)

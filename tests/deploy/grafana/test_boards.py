@@ -10,6 +10,8 @@ import pytest
 from deploy.grafana.boards.__main__ import BOARDS as MADE
 from deploy.grafana.boards.__main__ import path_of, text_of
 from sexton.detect.registry import detector_ids
+from sexton.export import families as f
+from sexton.export.exporter import Pace
 from sexton.export.families import FAMILIES, Family, Kind
 from sexton.export.server import RUNBOOKS
 from tests.deploy.grafana.boards import BOARDS, expressions, interpolated, panels, targets
@@ -209,3 +211,45 @@ def test_every_metric_is_on_a_board():
     missing = [name for name in BY_NAME if not re.search(rf"\b{name}(_bucket|_count)?\b", shown)]
     #: Which window was judged is part of how the recorder runs, not of what it found.
     assert missing == ["sexton_verdict_window_seconds"]
+
+
+def test_the_oldest_verdict_of_a_healthy_node_is_green():
+    (panel,) = (
+        panel for panel in panels(BOARDS["sexton-node"]) if panel["title"] == "Can it be trusted?"
+    )
+    (age,) = (
+        target["refId"]
+        for target in panel["targets"]
+        if "sexton_verdict_timestamp_seconds" in target["expr"]
+    )
+    (steps,) = (
+        each["value"]["steps"]
+        for override in panel["fieldConfig"]["overrides"]
+        if override["matcher"]["options"] == age
+        for each in override["properties"]
+        if each["id"] == "thresholds"
+    )
+    pace = Pace()
+    oldest_s = pace.calm_s + 4 * pace.refresh_s
+    assert [step["color"] for step in steps if (step["value"] or 0) <= oldest_s] == ["green"]
+
+
+def test_the_readme_names_the_panels_that_are_empty_without_a_process():
+    """`sexton export --once` writes none of these; the series of a recorder only with --from."""
+    missing = {
+        f.CORE_KERNEL, f.EXPORTER_CPU, f.EXPORTER_MEMORY, f.FAILURES, f.RECORDER, f.LAST_READING,
+        f.ALARMS, f.RECORDER_CPU, f.RECORDER_MEMORY, f.WRITTEN, f.LOST, f.SHED, f.PROBLEM,
+        f.SOFTIRQ_WAIT, f.SOFTIRQ_PENDING,
+    }  # fmt: skip
+    empty = set()
+    for board in BOARDS.values():
+        for panel in panels(board):
+            every = [
+                {family_of(name) for name in re.findall(r"\bsexton_\w+", target["expr"])}
+                for target in panel.get("targets", ())
+            ]
+            if every and all(used and used <= missing for used in every):
+                empty.add(panel["title"])
+    readme = " ".join((path_of(MADE[0]).parent / "README.md").read_text().split())
+    listed = readme.partition("With `sexton export --once`")[2].partition("With `--once --from`")[0]
+    assert empty == set(re.findall(r'"([^"]+)"', listed))

@@ -17,6 +17,7 @@ import pytest
 
 from lab.synthetic import write
 from sexton.errors import CommandError, StoreError
+from sexton.explorer.tiles import processes
 from sexton.explorer.tiles.processes import ForkServer, Gone, Unanswered
 from sexton.explorer.tiles.view import View
 from tests.support.synthetic import small
@@ -34,7 +35,7 @@ class Worker:
     def problems_so_far(self) -> list[str]:
         return PROBLEMS
 
-    def prepare(self) -> None:
+    def prepare(self, name: str) -> None:
         self.prepared += 1
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
@@ -53,6 +54,14 @@ def work(name: str, arguments: tuple[Any, ...]) -> Any:
         raise ValueError(arguments[0])
     if name == "tell":
         PROBLEMS.append("a damaged segment")
+    if name == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if name == "spend":
+        until = time.process_time() + arguments[0]
+        while time.process_time() < until:
+            pass
+        if arguments[1:]:
+            os.kill(os.getpid(), signal.SIGKILL)
     if name == "much":
         return bytes(arguments[0])
     return name, arguments, os.getpid()
@@ -153,6 +162,81 @@ def test_several_are_worked_on_at_the_same_time(server: ForkServer, tmp_path: Pa
     assert server.ask("name", ())[1] == "name"
     stopped.set()
     asking.join(20)
+
+
+@pytest.fixture
+def steady() -> Iterator[ForkServer]:
+    """Answers some questions itself."""
+    made = ForkServer(Worker(), itself=("name", "break", "die", "spend"))
+    yield made
+    made.close()
+
+
+def test_short_queries_need_no_process_of_their_own(steady: ForkServer):
+    found = [steady.ask("name", (number,)) for number in range(3)]
+    assert [item[0] for item in found] == [1, 2, 3]
+    assert len({item[3] for item in found}) == 1
+    assert found[0][3] not in (os.getpid(), steady.pid)
+    with pytest.raises(RuntimeError, match="ValueError: oh"):
+        steady.ask("break", ("oh",))
+    assert steady.ask("name", ())[3] == found[0][3]
+    assert steady.ask("other", ())[2] != found[0][3]
+
+
+def test_a_query_that_kills_the_fork_server_is_reported_and_the_next_is_answered(
+    steady: ForkServer,
+):
+    before = steady.ask("name", ())
+    with pytest.raises(Unanswered, match="was killed"):
+        steady.ask("die", ())
+    after = steady.ask("name", ())
+    assert after[0] == 1  # it began anew
+    assert after[3] != before[3]
+    assert not is_there(before[3])
+    steady.close()
+    assert soon(lambda: not is_there(after[3]) and not is_there(steady.pid))
+
+
+def test_after_many_answers_it_is_renewed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(processes, "_MOST_OWN", 3)
+    made = ForkServer(Worker(), itself=("name",))
+    try:
+        found = [made.ask("name", ()) for _ in range(7)]
+        assert [item[0] for item in found] == [1, 2, 3, 1, 2, 3, 1]
+        assert len({item[3] for item in found}) == 3
+        before = made.usage().cpu_s
+        assert made.ask("other", ())[0] == "other"
+        assert made.usage().cpu_s >= before
+    finally:
+        made.close()
+
+
+def test_what_nobody_waits_for_any_more_does_not_end_it(steady: ForkServer):
+    before = steady.ask("name", ())[3]
+    with pytest.raises(Unanswered, match="cancelled"):
+        steady.ask("spend", (0.5,), lambda: True)
+    assert steady.ask("name", ())[3] == before
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_workers_cost_is_counted_also_of_those_that_were_killed(kept: bool):
+    made = ForkServer(Worker(), itself=("spend", "name") if kept else ())
+    try:
+        before = made.usage()
+        made.ask("spend", (0.3,))
+        with pytest.raises(Unanswered):
+            made.ask("spend", (0.3, "and die"))
+        made.ask("name", ())
+        assert soon(lambda: made.usage().cpu_s - before.cpu_s >= 0.55)
+        assert made.usage().bytes > 1 << 20
+    finally:
+        made.close()
+    assert made.usage() == (0.0, 0)
+
+
+def test_workers_that_ended_are_not_left_as_zombies(server: ForkServer):
+    pid = server.ask("name", ())[3]
+    assert soon(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_where_they_are_all_gone_it_says_so(tmp_path: Path):

@@ -37,10 +37,12 @@ _THREADS = 2
 
 
 class GrowingRecording:
-    """`recording` is replaced when something changed; readers keep the one they have."""
+    """`recording` is replaced when something changed; readers keep the one they have. Its segments
+    are of this `kind`."""
 
-    def __init__(self, path: Path) -> None:
-        self.recording = Recording(path)
+    def __init__(self, path: Path, kind: type[Segment] = Segment) -> None:
+        self.recording = Recording(path, kind)
+        self._kind = kind
         self.live = is_locked(path)
         self._sizes: dict[str, int] = {}
 
@@ -61,7 +63,7 @@ class GrowingRecording:
                 if old is not None and self._is_same(old, place):
                     found[name] = old
                     continue
-                new = _opened(path / place / name, problems, old)
+                new = self._opened(path / place / name, problems, old)
                 if new is not None:
                     found[name] = new
                     changed = True
@@ -76,6 +78,20 @@ class GrowingRecording:
             segment.report_to(made.problems)
         self.recording = made
         return changed
+
+    def _opened(self, path: Path, problems: list[str], before: Segment | None) -> Segment | None:
+        name = parse_name(path.name)
+        if name is None or path.is_symlink() or not path.is_dir():
+            return None
+        try:
+            return self._kind(path, name, [], before=before)
+        except EmptySegment:
+            return None
+        except StoreError as error:
+            problem = printable(str(error))
+            if os.path.lexists(path) and problem not in problems:  # else sealed or retired just now
+                problems.append(problem)
+            return None
 
     def _report(self, problem: str) -> None:
         if problem not in self.recording.problems:
@@ -101,21 +117,6 @@ def _names(place: Path) -> list[str]:
     except OSError:
         return []
     return [name.text for name in current(filter(None, names))]
-
-
-def _opened(path: Path, problems: list[str], before: Segment | None) -> Segment | None:
-    name = parse_name(path.name)
-    if name is None or path.is_symlink() or not path.is_dir():
-        return None
-    try:
-        return Segment(path, name, [], before=before)
-    except EmptySegment:
-        return None
-    except StoreError as error:
-        problem = printable(str(error))
-        if os.path.lexists(path) and problem not in problems:  # else sealed or retired just now
-            problems.append(problem)
-        return None
 
 
 class LaneFeed:

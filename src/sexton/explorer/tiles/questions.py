@@ -17,7 +17,7 @@ from sexton.detect.registry import all_detectors
 from sexton.explain.diagnosis import diagnose
 from sexton.explorer.tiles.flames import LATE_S, Samples, Seen, Who
 from sexton.explorer.tiles.follow import GrowingRecording
-from sexton.explorer.tiles.processes import ForkServer, Gone, Stop, Unanswered
+from sexton.explorer.tiles.processes import ForkServer, Gone, Stop, Unanswered, Usage
 from sexton.explorer.tiles.time_order import Ordered
 from sexton.model.diagnosis import Diagnosis, Replayed
 from sexton.model.finding import Finding, Verdict
@@ -230,7 +230,11 @@ class Questions:
         """Problems of the recording so far; the list may grow."""
         return self.recording.problems
 
-    def prepare(self) -> None:
+    def usage(self) -> Usage:
+        """What the child processes have used."""
+        return Usage(0.0, 0) if self._processes is None else self._processes.usage()
+
+    def prepare(self, name: str) -> None:  # noqa: ARG002
         """Read what was recorded since the last query."""
         self._followed.refresh()
         self._samples.follow(self.recording)
