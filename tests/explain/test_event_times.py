@@ -56,10 +56,15 @@ def test_only_two_seconds_at_nine_tenths_are_a_hold(shares: tuple[float, ...], e
     assert [end for _, end in holds(Window({CoreTimes: cores(*shares)}))] == ends
 
 
-def test_a_gap_in_the_readings_ends_a_hold_where_they_end():
-    batches = cores(1, 1, 1, 1, 1)
-    gone = [*batches[:3], Batch(batches[4].mono_s, 5004.0, batches[4].rows, follows=False)]
-    assert [end for _, end in holds(Window({CoreTimes: [*gone, batches[5]]}))] == [102.0]
+def test_a_gap_in_the_readings_ends_a_hold_unless_the_counters_across_it_show_it():
+    def over_a_gap(*shares: float) -> list[float]:
+        batches = cores(*shares)
+        after = Batch(batches[4].mono_s, 5004.0, batches[4].rows, follows=False)
+        read = [*batches[:3], after, batches[5]]
+        return [end for _, end in holds(Window({CoreTimes: read}))]
+
+    assert over_a_gap(1, 1, 0, 1, 1) == [102.0]
+    assert over_a_gap(1, 1, 1, 1, 1) == [105.0]
 
 
 def test_a_unit_ends_by_systemd_s_clock():

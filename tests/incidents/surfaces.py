@@ -33,7 +33,7 @@ from sexton.replay.span_reader import SpanReader
 from sexton.reports.json.diagnosis import diagnosis_json
 from sexton.reports.text.verdict import verdict_text
 from sexton.reports.text.why import why_text
-from sexton.series.cores import CoreSeries
+from sexton.series.cores import CoreSeries, core_series
 from sexton.store.recording import Recording
 
 #: Two clocks are read one after the other.
@@ -57,6 +57,20 @@ class Surfaces:
     def finding(self, name: str) -> dict[str, Any]:
         (found,) = (finding for finding in self.json["findings"] if finding["id"] == name)
         return dict(found)
+
+    def was_read(self, finding: dict[str, Any]) -> bool:
+        """Whether no reading is missing in its time: what counters around a gap tell is said of the
+        gap alone, while alarms, the explorer and `fix` measure what was read."""
+        series = core_series(self.window)
+        if series is None or finding["verdict"] != "present" or finding["start"] is None:
+            return True
+        span = (self.window.mono(finding[edge]) for edge in ("start", "end"))
+        system = series.system[:, series.times.inside(*span)]
+        return not np.isnan(system).all(axis=0).any()
+
+    def evidence(self, finding: dict[str, Any], wanted: str) -> list[dict[str, Any]]:
+        """What other surfaces must say, too."""
+        return evidence_of(finding, wanted) if self.was_read(finding) else []
 
     def cells(self, lane: str, start: float, end: float) -> list[dict[str, str]]:
         """The explorer's table, a row as a dict."""

@@ -95,7 +95,7 @@ def test_a_core_that_was_held_has_one_length_and_one_share(name: str):
     found = surfaces(name)
     finding = found.finding("saturated_core")
     series = core_series(found.window)
-    if finding["verdict"] != "present":
+    if finding["verdict"] != "present" or not found.was_read(finding):
         return
     assert series is not None
     start, end = finding["start"], finding["end"]
@@ -519,7 +519,7 @@ PRESSED = (
 def test_reclaim_and_faults_and_pressure_are_one_number(name: str):
     found = surfaces(name)
     reclaim = found.finding("direct_reclaim")
-    scanned = evidence_of(reclaim, "pages scanned in direct reclaim")
+    scanned = found.evidence(reclaim, "pages scanned in direct reclaim")
     if reclaim["verdict"] == "present" and scanned:  # else it was seen in stacks alone
         (scanned,) = scanned
         start, end = reclaim["start"], reclaim["end"]
@@ -530,7 +530,7 @@ def test_reclaim_and_faults_and_pressure_are_one_number(name: str):
         assert found.measures[RECLAIM] == pytest.approx(scanned[0]["value"], rel=0.02, abs=0.5)
 
     storm = found.finding("page_fault_storm")
-    for faults in evidence_of(storm, "page faults"):
+    for faults in found.evidence(storm, "page faults"):
         present = storm["verdict"] == "present"
         start, end = (storm["start"], storm["end"]) if present else (found.start, found.end)
         assert figure(faults["text"]) == pytest.approx(faults["value"], abs=WHOLE)
@@ -542,7 +542,7 @@ def test_reclaim_and_faults_and_pressure_are_one_number(name: str):
         # `stuck_io` gives it as what else was so, of all of the recording.
         part = finding["verdict"] == "present" and check != "stuck_io"
         start, end = (finding["start"], finding["end"]) if part else (found.start, found.end)
-        for share in evidence_of(finding, what):
+        for share in found.evidence(finding, what):
             mean, spent = found.mean(Pressure, name, start, end)
             assert mean == pytest.approx(share["value"], rel=1e-5, abs=1e-6)
             tenths = "." in share["text"]

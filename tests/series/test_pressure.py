@@ -28,14 +28,17 @@ def test_the_share_is_of_the_whole_window():
     assert (share.some, share.full, share.seconds) == (50.0, 10.0, 10.0)
 
 
-def test_seconds_that_were_not_read_and_totals_that_went_back_are_left_out():
+def test_a_share_is_of_seconds_that_were_read_and_totals_that_went_back_are_left_out():
     totals = [(0.0, 0), (1.0, 100_000), (2.0, 200_000), (92.0, 80_000_000), (93.0, 80_700_000)]
     totals += [(94.0, 5), (96.0, 600_005)]
     batches = [
         Batch(at, EPOCH + at, tuple(read("io", total, total // 2)), follows=at != 92.0)
         for at, total in totals
     ]
-    share = whole(Window({Pressure: batches}), "io")
+    window = Window({Pressure: batches})
+    across = next(step for step in levels(window, "io").stalls if step.start == 2.0)
+    assert across.some == pytest.approx(79.8 / 90 * 100), "the kernel counts on"
+    share = whole(window, "io")
     assert share is not None
     assert (share.start, share.end, share.seconds) == (0.0, 96.0, 5.0)
     assert share.some == pytest.approx(100 * (0.1 + 0.1 + 0.7 + 0.6) / 5)

@@ -12,9 +12,11 @@ TITLE = "the node runs out of memory"
 SECONDS = 110
 NEEDS = frozenset({"root"})
 EXPECTED = {
-    "root": "oom_kills",
-    "chain": ["oom_kills"],
-    "present": ["oom_kills"],
+    "root": "memory_pressure",
+    "chain": ["memory_pressure", "oom_kills"],
+    "present": ["memory_pressure", "oom_kills"],
+    # While it thrashes, every core allocates and reclaims in the kernel.
+    "possible": ["saturated_core", "direct_reclaim", "page_fault_storm", "cpu_pressure"],
     "absent": [
         "zombie_memcgs",
         "starved_napi",

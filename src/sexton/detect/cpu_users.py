@@ -1,4 +1,4 @@
-"""Which units and cgroups used the CPU time of a span, and how far their counters moved."""
+"""Which units and cgroups used the CPU time of a span, and which task held a core."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sexton.detect.registry import Threshold
+from sexton.detect.stacks import thread_name
 from sexton.detect.stems import split, unit_of
 from sexton.model.rows.cgroup import CgroupCpu
+from sexton.model.rows.task import Thread
 from sexton.model.window import Window
-from sexton.series.cores import core_series
-from sexton.series.rates import Amount, Born, steps_of
+from sexton.series.cores import Hold, core_series
+from sexton.series.rates import Amount, Born, counts_on, lasts, steps_of
+from sexton.series.tasks import Task, task_steps
 
+BLAME = Threshold(
+    "blame", 50, "% of the held time", "a task that used less than half of it did not hold the core"
+)
 #: A second; cgroups that used less CPU time are not named.
 _LEAST_US = 10_000
 
@@ -93,3 +100,79 @@ def leaves(paths: Mapping[str, Amount]) -> list[str]:
     """Those without another of them below."""
     parents = {split(path)[0] for path in paths}
     return [path for path in paths if path not in parents]
+
+
+class Blame(NamedTuple):
+    """A thread and its share of a run's time; or the busiest of several threads of one process,
+    and the share of these together."""
+
+    thread: Thread
+    share: float
+    threads: int = 1
+
+    @property
+    def name(self) -> str:
+        tid = self.thread.tid if self.threads == 1 else self.thread.pid
+        return thread_name(self.thread.pid, tid, self.thread.comm)
+
+
+def blame(held: Mapping[int, Hold], window: Window) -> dict[int, Blame]:
+    """Per held core, the thread that used most CPU time on it while it was held; or the process
+    whose threads did so one after the other.
+
+    Threads are read a moment after the cores, and a thread is read only once its process has used
+    CPU time. So only as much of a step counts as fits into its overlap with the hold, and a
+    thread's share is of the time it was seen, which must be at least half of the hold.
+    """
+    blamed = {}
+    for core, hold in held.items():
+        tasks: dict[Task, _Spent] = defaultdict(_Spent)
+        processes: dict[int, _Spent] = defaultdict(_Spent)
+        read = window.between(Thread, hold.start, hold.end)
+        for step in task_steps(read, over_gaps=counts_on(window)):
+            cores = {row.cpu for row in (step.before, step.row) if row is not None}
+            if core not in cores:
+                continue
+            overlap = min(step.end, hold.end) - max(step.start, hold.start)
+            if overlap <= 0:
+                continue
+            # A thread that came or went inside the step spent an unknown part of it here.
+            seconds = min(step.amount / 1000 / len(cores), overlap)
+            for mine in (tasks[step.task], processes[step.row.pid]):
+                mine.add(step.row, seconds, (step.start, overlap))
+        for found in (tasks, processes):
+            most = max(found.values(), key=lambda one: one.total, default=None)
+            by = None if most is None else most.blame(hold)
+            if by is not None:
+                blamed[core] = by
+                break
+    return blamed
+
+
+class _Spent:
+    """CPU time of a thread or a process on a core while it was held."""
+
+    def __init__(self) -> None:
+        self._threads: dict[int, float] = defaultdict(float)
+        self._rows: dict[int, Thread] = {}
+        self._seen: dict[float, float] = {}
+
+    def add(self, row: Thread, seconds: float, seen: tuple[float, float]) -> None:
+        """One step of one thread: `seen` is its start and how much of it the core was held."""
+        self._threads[row.tid] += seconds
+        self._rows[row.tid] = row
+        self._seen[seen[0]] = max(seen[1], self._seen.get(seen[0], 0.0))
+
+    @property
+    def total(self) -> float:
+        return sum(self._threads.values())
+
+    def blame(self, hold: Hold) -> Blame | None:
+        """`None` if it did not account for the hold."""
+        seen = sum(self._seen.values())
+        share = min(100 * self.total / seen, 100.0)
+        if share < BLAME.value or not lasts(seen, BLAME.value / 100 * hold.shares.seconds):
+            return None
+        most = max(self._threads, key=lambda tid: self._threads[tid])
+        ran = sum(seconds > 0 for seconds in self._threads.values())
+        return Blame(self._rows[most], share, ran)

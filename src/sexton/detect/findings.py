@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sized
 
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.row import Row
-from sexton.model.text import count
+from sexton.model.text import count, seconds
 from sexton.model.window import SourceState, Window
 
 #: The remedy for too few readings.
@@ -55,6 +55,13 @@ def and_more(found: Sized, noun: str = "") -> str:
     if others < 1:
         return ""
     return f" (and {count(others, f'more {noun}') if noun else f'{others:,} more'})"
+
+
+def not_seen(what: str, hidden_s: float) -> tuple[Missing, ...]:
+    """What a time without readings may hide, if it is not 0 s: its counters moved enough for it."""
+    if not hidden_s:
+        return ()
+    return (Missing(f"{what} in {seconds(hidden_s)} without a reading", AGAIN),)
 
 
 def unread(window: Window, *kinds: type[Row]) -> tuple[Missing, ...]:

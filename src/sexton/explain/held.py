@@ -44,11 +44,11 @@ from sexton.detect.families import (
 )
 from sexton.detect.growth import latest_count
 from sexton.detect.stacks import on_cores
-from sexton.explain.order import together
+from sexton.explain.order import together, when
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
 from sexton.model.window import Window
-from sexton.series.cores import core_series
+from sexton.series.cores import bridged_series
 
 WALK = "walk"
 STATISTICS = "statistics"
@@ -200,7 +200,7 @@ def in_softirq(held: Finding) -> bool | None:
 
 def kernel_share(window: Window, core: str, span: tuple[float, float]) -> float | None:
     """Percent of a core spent in the kernel over a span (UNIX); None if not read."""
-    series = core_series(window)
+    series = bridged_series(window)
     if series is None:
         return None
     start, end = (window.mono(value) for value in span)
@@ -253,7 +253,7 @@ def judge(cause: Finding, effect: Finding, window: Window, family: str) -> Bond 
     if work is None:
         if in_softirq(effect) or not tasks or not together(cause, effect, SLACK_S):
             return None
-        sentence = f"{tasks[0]} is named by both findings, in the same seconds"
+        sentence = f"{tasks[0]} is named by both findings, {when(cause, effect)}"
         sentence += "; kernel stacks would prove it (--stacks)"
         return Bond(Strength.POSSIBLE, sentence, shared=tasks)
     share = work.share(family)

@@ -7,9 +7,12 @@ every time.
 says. If the effect began before the cause, by more than the time between readings, and still lasted
 when the cause began, it is split there: the link covers the part since then (`Link.since`), and the
 earlier part is evidence against it. What was present when the window began has no known beginning.
-Of what happened more than once, the first time is the beginning. An effect that was over before is
-left to the link's own rule, which says what an earlier time is worth (the kernel log remembers a
-wait, the core is held now).
+Of what happened more than once, the first time is the beginning. What an effect that was over
+before is worth is left to the link's own rule (the kernel log remembers a wait, the core is held
+now), but it is never proven, and that it was over is evidence against it.
+
+**Words.** How two findings lie in time is said by `when`, and by nothing else: "in the same
+seconds" means that their spans overlap.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sexton.detect.registry import detector_of, title_of
-from sexton.model.chain import Link
+from sexton.model.chain import Link, Strength
 from sexton.model.finding import Finding
 from sexton.model.text import seconds
 from sexton.model.window import Window
@@ -42,6 +45,18 @@ def together(one: Finding, other: Finding, slack_s: float) -> bool:
     return other.start <= last and (other.end or other.start) >= first
 
 
+def when(cause: Finding, effect: Finding) -> str:
+    """When the effect was, seen from its cause, by the spans that both findings show."""
+    if cause.start is None or effect.start is None:
+        return "at an unknown time"
+    cause_end, effect_end = cause.end or cause.start, effect.end or effect.start
+    if effect.start > cause_end:
+        return f"{seconds(effect.start - cause_end)} after it ended"
+    if effect_end < cause.start:
+        return f"{seconds(cause.start - effect_end)} before it began"
+    return "in the same seconds"
+
+
 def in_order(link: Link, ends: tuple[Finding, Finding], window: Window) -> Link:
     """The link, split if its effect began before its cause; `ends` are cause and effect."""
     cause, effect = ends
@@ -51,9 +66,12 @@ def in_order(link: Link, ends: tuple[Finding, Finding], window: Window) -> Link:
         return link
     begins = min((cause.start, *_times(cause, window)))
     lasts = max((effect.end or effect.start, *_times(effect, window)))
-    if effect.start >= begins - READ_S or lasts < begins:
+    if effect.start >= begins - READ_S:
         return link
-    return replace(link, since=begins, against=(*link.against, began_before(ends, begins)))
+    if lasts >= begins:
+        return replace(link, since=begins, against=(*link.against, began_before(ends, begins)))
+    weaker = Strength.LIKELY if link.strength is Strength.PROVEN else link.strength
+    return replace(link, strength=weaker, against=(*link.against, _was_over(ends, begins - lasts)))
 
 
 def began_before(ends: tuple[Finding, Finding], begins: float) -> str:
@@ -61,6 +79,12 @@ def began_before(ends: tuple[Finding, Finding], begins: float) -> str:
     cause, effect = ends
     early_s = begins - (begins if effect.start is None else effect.start)
     return f"{title_of(effect.id)} began {seconds(early_s)} before {title_of(cause.id)}"
+
+
+def _was_over(ends: tuple[Finding, Finding], early_s: float) -> str:
+    """Evidence against: another occurrence of the cause would be needed."""
+    cause, effect = ends
+    return f"{title_of(effect.id)} was over {seconds(early_s)} before {title_of(cause.id)} began"
 
 
 def with_first_causes(links: Sequence[Link], known: Mapping[str, Finding]) -> list[Link]:

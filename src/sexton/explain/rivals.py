@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from sexton.detect.registry import all_detectors, detector_of, title_of
 from sexton.explain.held import SLACK_S
-from sexton.explain.order import together
+from sexton.explain.order import together, when
 from sexton.model.chain import Chain, Coincidence, Contest, Link, Rival, Strength
 from sexton.model.finding import Finding, Verdict
 from sexton.model.text import clock
@@ -59,7 +59,7 @@ def _doubted(link: Link, findings: Mapping[str, Finding]) -> Link:
         if other.verdict is Verdict.UNKNOWN:
             doubts.append(f"{words} could not be judged and looks the same without stacks")
         elif _might_be(other, findings[link.effect]):
-            doubts.append(f"{words} was present in the same seconds")
+            doubts.append(f"{words} was present {when(findings[link.effect], other)}")
     if not doubts:
         return link
     return replace(link, strength=Strength.POSSIBLE, against=(*link.against, *doubts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from sexton.detect import kernel_log, nics, resets
+from sexton.detect.cpu_users import blame
 from sexton.detect.detectors.cgroups import zombie_memcgs
 from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.detectors.cpu.quota_throttling import stopped
@@ -109,7 +110,7 @@ def _held_cores(samples: Samples, window: Window) -> None:
     longest: dict[int, Hold] = {}
     for hold in sorted(saturated_core.holds(window), key=lambda hold: -hold.seconds):
         longest.setdefault(hold.core, hold)
-    blamed = saturated_core.blame(longest, window)
+    blamed = blame(longest, window)
     for core, hold in longest.items():
         task = blamed[core].thread.comm if core in blamed else ""
         samples.add(f.HELD_CORE, hold.seconds, str(core), task)

@@ -15,7 +15,19 @@ import numpy as np
 
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.window import Batch, Columns, Key, Window, columns_of
-from sexton.series.rates import F32, F64, SLACK, Bools, Run, Series, Stepper, Steps, runs
+from sexton.series.rates import (
+    BLIND_S,
+    F32,
+    F64,
+    SLACK,
+    Bools,
+    Run,
+    Series,
+    Stepper,
+    Steps,
+    counts_on,
+    runs,
+)
 
 #: If less than WHOLE of a step is accounted for, ticks were lost. Below ENOUGH, too few are left to
 #: compute a share: the step is unknown, and no evidence of a busy core or of a calm one.
@@ -276,9 +288,28 @@ def core_series(window: Window) -> CoreSeries | None:
     return window.keep("core_series", make)
 
 
-def from_columns(pieces: Iterable[Columns], rows: int = 0) -> CoreSeries | None:
+def bridged_series(window: Window) -> CoreSeries | None:
+    """The same with a step across missing readings, too: how much time was spent where is known, as
+    the kernel counts on, and when in the step is not."""
+
+    def make() -> CoreSeries | None:
+        series = core_series(window)
+        if series is None or not counts_on(window):
+            return series
+        whole = not np.isnan(series.system).all(axis=0).any()
+        if whole and (series.start[1:] == series.end[:-1]).all():
+            return series  # nothing is missing: a night is not computed twice
+        rows = window.row_count(CoreTimes)
+        return from_columns(window.columns(CoreTimes, PARTS), rows, over_gaps=True)
+
+    return window.keep("bridged_series", make)
+
+
+def from_columns(
+    pieces: Iterable[Columns], rows: int = 0, *, over_gaps: bool = False
+) -> CoreSeries | None:
     """The same for columns in pieces, with about this many rows in all."""
-    stepper = Stepper()
+    stepper = Stepper(over_gaps=over_gaps)
     made = _Pieces(rows)
     for piece in pieces:
         # A piece of one reading has no step, but may have a core that the others do not have.
@@ -303,11 +334,13 @@ def from_steps(steps: Steps) -> CoreSeries:
     spent = needed + wait + part(IDLE)
     parts = [user, system, softirq, wait, part(STEAL)]
     whole = ~np.isnan(spent)
+    # In a long step it hardly matters how late a reading is: what is missing was not given.
+    long = whole & (seconds >= BLIND_S)
     if not whole.all():
         # Idle and iowait sometimes step back a little: such a part is left out, and nothing tells
         # whether ticks were lost. If another part is unknown, so is the core.
         parts[3] = known_part(WAIT)
-    lost = whole & (spent < WHOLE * 1000 * seconds)
+    lost = whole & (spent < WHOLE * 1000 * seconds) | long
     unknown = np.isnan(needed) | lost & (spent < ENOUGH * 1000 * seconds)
     if unknown.any():
         parts = [np.where(unknown, np.nan, array) for array in parts]

@@ -22,7 +22,7 @@ import numpy as np
 from sexton.model.counters import delta
 from sexton.model.rows.memory import VmCounter
 from sexton.model.window import Key, Window
-from sexton.series.rates import F64, Bools, Ints, Lazy, nearest
+from sexton.series.rates import F64, Bools, Ints, Lazy, counts_on, nearest
 
 _ZONE = r"(_(dma|dma32|normal|high|highmem|movable|device))?"
 _GROUPS = {
@@ -140,11 +140,12 @@ class _Sums(Mapping[str, int]):
 
 
 class PagingSteps(Lazy[PagingStep]):
-    """Steps between consecutive readings, oldest first; -1 in `moved` is unknown."""
+    """Steps between consecutive readings, oldest first; -1 in `moved` is unknown. `read` is false
+    for steps across missing readings: the kernel counts on meanwhile."""
 
-    def __init__(self, start: F64, end: F64, moved: Ints) -> None:
+    def __init__(self, start: F64, end: F64, moved: Ints, read: Bools) -> None:
         super().__init__(len(start))
-        self.start, self.end, self._moved = start, end, moved
+        self.start, self.end, self._moved, self.read = start, end, moved, read
         threads = np.maximum(self.moved("kswapd"), 0) + np.maximum(self.moved("other"), 0)
         every = self.moved("every")
         #: Pages that tasks scanned themselves; -1 is unknown.
@@ -163,10 +164,11 @@ class PagingSteps(Lazy[PagingStep]):
         return made
 
     def together(self) -> PagingStep | None:
-        """All steps in which every counter is known that ever is; `None` if there is none."""
+        """All steps that were read and in which every counter is known that ever is; `None` if
+        there is none."""
         counted: Bools = np.asarray((self._moved >= 0).any(axis=1))
         counted[_PLACE[_GAUGE]] = False
-        known: Bools = np.asarray((self._moved[counted] >= 0).all(axis=0))
+        known: Bools = self.read & np.asarray((self._moved[counted] >= 0).all(axis=0))
         if not counted.any() or not known.any():
             return None
         sums = self._moved[:, known].sum(axis=1)
@@ -185,9 +187,10 @@ class PagingSteps(Lazy[PagingStep]):
 class Readings(Lazy[Reading]):
     """Readings, oldest first, and the steps between them."""
 
-    def __init__(self, mono: F64, follows: Bools, sums: Ints) -> None:
+    def __init__(self, mono: F64, follows: Bools, sums: Ints, over_gaps: bool) -> None:
         super().__init__(len(mono))
         self.mono, self._follows, self._sums = mono, follows, sums
+        self._over_gaps = over_gaps
 
     def make(self, at: int) -> Reading:
         return Reading(float(self.mono[at]), bool(self._follows[at]), _Sums(self._sums, at))
@@ -197,8 +200,10 @@ class Readings(Lazy[Reading]):
         sums = self._sums
         moved = np.diff(sums, axis=1)
         moved[(moved < 0) | (sums[:, 1:] < 0) | (sums[:, :-1] < 0)] = -1
-        kept = np.flatnonzero(self._follows[1:])
-        return PagingSteps(self.mono[:-1][kept], self.mono[1:][kept], moved[:, kept])
+        read = self._follows[1:]
+        kept = np.flatnonzero(read | self._over_gaps)
+        times = self.mono[:-1][kept], self.mono[1:][kept]
+        return PagingSteps(*times, moved[:, kept], read[kept])
 
 
 def readings(window: Window) -> Readings:
@@ -226,7 +231,8 @@ def _readings(window: Window) -> Readings:
         mono.append(piece.mono[there])
         follows.append(piece.follows[there])
         sums.append(made[:, there])
-    return Readings(np.concatenate(mono), np.concatenate(follows), np.concatenate(sums, axis=1))
+    columns = np.concatenate(mono), np.concatenate(follows), np.concatenate(sums, axis=1)
+    return Readings(*columns, counts_on(window))
 
 
 def last_sums(window: Window) -> Mapping[str, int]:

@@ -1,5 +1,9 @@
 """Pressure stall information over the window: time in which tasks were stalled, step by step.
 
+The kernel counts on while nothing reads, so there is a step across missing readings, too: its
+share is a mean, like that of any other step. Shares of a whole window are of the seconds that were
+read, on every surface.
+
 The node's numbers are weighted by how busy each core is: one stalled task among 96 busy cores is
 about 1 %, the same task alone on its node 100 %. So a high share hurts on any node, and a low one
 may still be all the time of one task.
@@ -17,7 +21,7 @@ from sexton.model.counters import delta
 from sexton.model.rows.memory import Pressure
 from sexton.model.window import Window
 from sexton.series.paging import NEAR_S
-from sexton.series.rates import F64, Bools, Lazy, nearest
+from sexton.series.rates import F64, Bools, Lazy, counts_on, nearest
 
 #: All of the time, in per cent: under load a reading is dated tens of milliseconds after the
 #: kernel counted.
@@ -44,20 +48,23 @@ class Stall(NamedTuple):
 
 
 class Stalls(Lazy[Stall]):
-    """Shares between consecutive readings, oldest first; NaN is unknown."""
+    """Shares between consecutive readings, oldest first; NaN is unknown. `read` is false for steps
+    across missing readings."""
 
-    def __init__(self, start: F64, end: F64, some: F64, full: F64) -> None:
-        super().__init__(len(start))
-        self.start, self.end, self.some, self.full = start, end, some, full
+    def __init__(self, times: tuple[F64, F64], some: F64, full: F64, read: Bools) -> None:
+        self.start, self.end = times
+        super().__init__(len(self.start))
+        self.some, self.full, self.read = some, full, read
 
     def make(self, at: int) -> Stall:
         start, end, full = float(self.start[at]), float(self.end[at]), float(self.full[at])
         return Stall(start, end, end - start, float(self.some[at]), None if isnan(full) else full)
 
     def together(self) -> Stall | None:
-        """All steps in which every share is known that ever is; `None` if there is none."""
+        """All steps that were read and in which every share is known that ever is; `None` if there
+        is none."""
         has_full = ~np.isnan(self.full)
-        known = has_full if has_full.any() else slice(None)
+        known = self.read & has_full if has_full.any() else self.read
         start, end = self.start[known], self.end[known]
         if not len(start):
             return None
@@ -75,9 +82,10 @@ class Stalls(Lazy[Stall]):
 class Levels(Lazy[Level]):
     """Readings, oldest first, and the shares between them."""
 
-    def __init__(self, mono: F64, follows: Bools, some: F64, full: F64) -> None:
+    def __init__(self, mono: F64, follows: Bools, totals: tuple[F64, F64], over_gaps: bool) -> None:
         super().__init__(len(mono))
-        self.mono, self._follows, self._some, self._full = mono, follows, some, full
+        self.mono, self._follows, self._over_gaps = mono, follows, over_gaps
+        self._some, self._full = totals
 
     def make(self, at: int) -> Level:
         mono, follows = float(self.mono[at]), bool(self._follows[at])
@@ -88,9 +96,11 @@ class Levels(Lazy[Level]):
         seconds = np.diff(self.mono)
         some, full = np.diff(self._some), np.diff(self._full)
         full[full < 0] = np.nan
-        kept = np.flatnonzero(self._follows[1:] & (seconds > 0) & (some >= 0))
+        steps = self._follows[1:] | self._over_gaps
+        kept = np.flatnonzero(steps & (seconds > 0) & (some >= 0))
         start, end, spent = self.mono[:-1][kept], self.mono[1:][kept], seconds[kept]
-        return Stalls(start, end, percent(some[kept], spent), percent(full[kept], spent))
+        shares = percent(some[kept], spent), percent(full[kept], spent)
+        return Stalls((start, end), *shares, self._follows[1:][kept])
 
 
 def percent(stalled_us: F64 | float, seconds: F64 | float) -> F64:
@@ -121,7 +131,7 @@ def _levels(window: Window, resource: str) -> Levels:
         kept = np.flatnonzero(~(np.isnan(some) & np.isnan(full)))
         parts.append((piece.mono[kept], piece.follows[kept], some[kept], full[kept]))
     mono, follows, some, full = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Levels(mono, follows, some, full)
+    return Levels(mono, follows, (some, full), counts_on(window))
 
 
 def _known(value: float) -> int | None:

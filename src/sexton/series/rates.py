@@ -9,6 +9,11 @@ unknown, never zero and never "everything since boot", if
 
 Unknown is NaN in arrays and `None` in single numbers.
 
+**Across a gap.** The kernel counts on while nothing reads. So a caller that judges how much there
+was, and not when, may have the step across missing readings, too (`over_gaps`): a mean above a
+limit was above it, or further above for a part. A mean below it may hide a shorter stretch: see
+`hidden_s`.
+
 >>> import numpy as np
 >>> from sexton.model.window import Columns
 >>> def read(*values, follows=True):
@@ -17,6 +22,9 @@ Unknown is NaN in arrays and `None` in single numbers.
 ...     return Columns(mono, mono, kept, [("a",)], {"n": np.array([values], dtype=float)})
 >>> steps_of([read(5, 9, 2, 3)]).moved["n"].tolist()
 [[4.0, nan, 1.0]]
+>>> parts = [read(5, 9), read(12, follows=False)._replace(mono=np.array([20.0]))]
+>>> steps_of(parts).moved["n"].tolist(), steps_of(parts, over_gaps=True).moved["n"].tolist()
+([[4.0]], [[4.0, 3.0]])
 """
 
 from __future__ import annotations
@@ -41,6 +49,9 @@ Bools = npt.NDArray[np.bool_]
 SLACK = 0.9
 #: Only the beginning of a long stretch is examined closely: a long window keeps that much whole.
 CLOSE_S = 55.0
+#: Every table that detectors judge by the second is read at least every ten seconds: in a longer
+#: step nobody looked.
+BLIND_S = 10.0
 
 
 class Timed(Protocol):
@@ -56,6 +67,21 @@ class Timed(Protocol):
 def lasts(seconds: float, limit: float) -> bool:
     """Did something last this long, within the precision of readings?"""
     return seconds >= limit * SLACK
+
+
+def hidden_s(window: Window, step: tuple[F64, F64], amount: Floats, lasting: float = 1.0) -> float:
+    """Seconds of the steps in which nobody looked, and in which `amount` is enough for `lasting`
+    seconds at a limit: it is in units of the limit times seconds. The mean does not show those."""
+    start, end = step
+    seconds: F64 = end - start
+    enough = (seconds >= BLIND_S) & (amount >= lasting * SLACK)
+    return float(seconds[enough].sum()) if counts_on(window) else 0.0
+
+
+def counts_on(window: Window) -> bool:
+    """Whether counters that were read before and after a gap tell what was in it. Those of a
+    Prometheus may be of two boots."""
+    return window.scraped_every(()) is None
 
 
 def mostly_in(step: Timed, start: float, end: float) -> bool:
@@ -128,17 +154,23 @@ class Born(NamedTuple):
 class Stepper:
     """Makes steps from columns in pieces; the last reading of each piece is kept for the next.
 
-    A value that falls was reset, unless it is a gauge (`may_fall`).
+    A value that falls was reset, unless it is a gauge (`may_fall`). With `over_gaps` there is a
+    step across missing readings, too.
     """
 
-    def __init__(self, born: Born | None = None, may_fall: bool = False) -> None:
+    def __init__(
+        self, born: Born | None = None, may_fall: bool = False, *, over_gaps: bool = False
+    ) -> None:
         self._last: Columns | None = None
         self._born = born
         self._may_fall = may_fall
+        self._over_gaps = over_gaps
 
     def add(self, columns: Columns) -> Steps:
         """The steps up to each of these readings, the first from the last one of the last piece."""
         before = self._last
+        if self._over_gaps:
+            columns = columns._replace(follows=np.ones(len(columns.mono), np.bool_))
         self._last = with_last(columns)
         start, follows = columns.mono, columns.follows
         if before is not None and (not follows[0] or before.mono[0] >= start[0]):
@@ -219,9 +251,11 @@ def prepend(before: Columns, columns: Columns) -> Columns:
     )  # fmt: skip
 
 
-def steps_of(pieces: Iterable[Columns], born: Born | None = None) -> Steps:
+def steps_of(
+    pieces: Iterable[Columns], born: Born | None = None, *, over_gaps: bool = False
+) -> Steps:
     """All steps; a thing that is missing from a piece is unknown there."""
-    stepper = Stepper(born)
+    stepper = Stepper(born, over_gaps=over_gaps)
     return joined([stepper.add(piece) for piece in pieces])
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sexton.detect.detectors.cpu.cpu_pressure import detect
+from sexton.explain.diagnosis import ruled_out
 from sexton.explain.subject import concerns
 from sexton.model.finding import Severity, Verdict
 from sexton.model.row import Row
@@ -246,16 +247,21 @@ def test_a_hostile_name_is_escaped():
     assert "\x1b" not in finding.summary + "".join(each.what for each in finding.evidence)
 
 
-def lapsed(waited_s: float, *more: CgroupCpu):
-    """A reading a second, none for 17 s in between; tasks waited for so long of those, and `more`
-    was read after it."""
+def lapsed(waited_s: float, *more: CgroupCpu, busy: float = 1.0):
+    """A reading a second, none for 17 s in between; tasks waited for so long of those, the cores
+    had so much to do, and `more` was read after it."""
 
     def rows(at: int) -> list[Row]:
         late = at >= 47
         used = [CgroupCpu("/batch.slice", 30_000_000 * late, None), CgroupCpu("/sshd", 1000, None)]
         used += more if late else [replace(row, used_us=0, waited_us=0) for row in more]
         some = Pressure("cpu", "some", 0.0, 0.0, 0.0, round(1e6 * waited_s) * late)
-        cores = [core(cpu, at, 0.1) for cpu in range(CORES)]
+        idle = [core(cpu, at - 17 * late, 0.1) for cpu in range(CORES)]
+        gone = core(0, 17 * late, busy)
+        cores = [
+            replace(row, user_ms=row.user_ms + gone.user_ms, idle_ms=row.idle_ms + gone.idle_ms)
+            for row in idle
+        ]
         return [*cores, ReadyTasks(1, 0), some, *used]
 
     return make_window([(float(at), rows(at)) for at in (*range(31), *range(47, 70))])
@@ -283,7 +289,21 @@ def test_who_waited_is_told_by_the_counters_too_but_not_the_one_that_took_the_ti
 
 
 def test_a_gap_in_which_nobody_waited_is_only_a_gap():
-    assert detect(lapsed(1.0)).verdict is Verdict.ABSENT
+    finding = detect(lapsed(1.0))
+    assert (finding.verdict, finding.missing) == (Verdict.ABSENT, ())
+
+
+def test_tasks_that_their_quota_stopped_wait_on_idle_cores():
+    finding = detect(lapsed(15.9, busy=0.4))
+    assert (finding.verdict, finding.missing) == (Verdict.ABSENT, ())
+
+
+def test_a_gap_that_may_hide_ten_busy_seconds_is_not_ruled_out():
+    window = lapsed(13.0, busy=0.8)
+    finding = detect(window)
+    assert finding.verdict is Verdict.ABSENT
+    assert finding.missing[0].what == "whether tasks waited for a core in 17.0 s without a reading"
+    assert ruled_out([finding], window) == ()
 
 
 def test_every_worker_of_the_neighbour_is_named_and_a_task_that_used_little_is_not():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sexton.detect.detectors.memory.direct_reclaim import detect
 from sexton.detect.registry import all_detectors
+from sexton.explain.diagnosis import ruled_out
 from sexton.model.finding import Severity, Verdict
 from sexton.model.rows.memory import Pressure, VmCounter
 from sexton.model.rows.task import ProcessCgroup
@@ -209,16 +210,22 @@ def test_counters_that_went_back_are_no_burst():
     assert detect(seconds(2, machine).window()).verdict is Verdict.ABSENT
 
 
-def test_nothing_is_said_of_the_time_between_readings_that_are_not_here():
+def test_what_was_scanned_between_readings_that_are_not_here_counts_as_a_mean():
     rows = [
         tuple(VmCounter(name, value) for name, value in (VMSTAT | {"pgscan_file": number}).items())
         for number in (90_000, 90_001, 990_000, 990_001)
     ]
-    batches = [Batch(at, EPOCH + at, row) for at, row in zip((0, 1, 60, 61), rows, strict=True)]
-    batches[2] = replace(batches[2], follows=False)
-    assert detect(Window({VmCounter: batches})).verdict is Verdict.ABSENT
-    batches[2] = replace(batches[2], follows=True)
-    assert detect(Window({VmCounter: batches})).verdict is Verdict.PRESENT
+
+    def over(gap_s: int) -> Window:
+        times = (0, 1, 1 + gap_s, 2 + gap_s)
+        read = [Batch(at, EPOCH + at, row) for at, row in zip(times, rows, strict=True)]
+        return Window({VmCounter: [*read[:2], replace(read[2], follows=False), read[3]]})
+
+    assert detect(over(59)).verdict is Verdict.PRESENT
+    hidden = detect(over(5900))
+    assert hidden.verdict is Verdict.ABSENT
+    assert "without a reading" in hidden.missing[-1].what
+    assert ruled_out([hidden], over(5900)) == ()
 
 
 def test_a_hostile_name_is_escaped():

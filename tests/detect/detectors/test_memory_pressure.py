@@ -47,17 +47,37 @@ def test_the_limits_and_their_edges(
     assert (finding.verdict, finding.severity) == (verdict, severity), finding.summary
 
 
-def test_shares_and_rates_are_of_the_seconds_that_were_read():
-    """Half a minute, a gap in which a lot happened, and half a minute again."""
+def over_a_gap(some: float, full: float, scanned: int = 100) -> Window:
+    """Half a minute, a gap of 100 s, and half a minute again."""
     machine = seconds(30, pgscan_kswapd=100, pgscan_file=100, some=1, full=0.5)
-    machine.second(seconds=100, pgscan_kswapd=9_000, pgscan_file=9_000, some=90, full=80)
+    machine.second(seconds=100, pgscan_kswapd=scanned, pgscan_file=scanned, some=some, full=full)
     made = seconds(30, machine, pgscan_kswapd=100, pgscan_file=100, some=1, full=0.5).window()
     kinds = (Pressure, VmCounter)
     read = {kind: made.batches(kind) or () for kind in kinds}
-    window = Window({kind: [replace(batch, follows=batch.mono_s != 130) for batch in read[kind]]
-                     for kind in kinds})  # fmt: skip
+    return Window({kind: [replace(batch, follows=batch.mono_s != 130) for batch in read[kind]]
+                   for kind in kinds})  # fmt: skip
+
+
+def test_tasks_that_waited_while_nothing_was_read_waited():
+    finding = detect(over_a_gap(90, 80, 9_000))
+    assert finding.summary == "some task waited for memory 90 % of 1 min 40 s, all tasks 80 %"
+    assert finding.severity is Severity.CRITICAL
+    assert finding.start == pytest.approx(EPOCH + 30)
+
+
+@pytest.mark.parametrize(("some", "hides"), [(0.4, False), (0.6, True)])
+def test_a_calm_mean_over_a_gap_is_calm_unless_it_may_hide_a_stretch(some: float, hides: bool):
+    """Half a second of 100 is 5 s at the limit of 10 %."""
+    window = over_a_gap(some, 0)
     finding = detect(window)
-    assert finding.summary == "1.0 % of the time a task waited for memory"
+    assert finding.verdict is Verdict.ABSENT
+    assert any("in 1 min 40 s without" in lack.what for lack in finding.missing) is hides
+    assert bool(ruled_out([finding], window)) is not hides
+
+
+def test_shares_and_rates_of_the_window_are_of_the_seconds_that_were_read():
+    window = over_a_gap(0.1, 0.05, 260)
+    finding = detect(window)
     assert [(item.number, item.unit) for item in finding.evidence[:3]] == [
         (pytest.approx(1.0), "% of 1 min 0 s"),
         (pytest.approx(0.5), "% of 1 min 0 s"),

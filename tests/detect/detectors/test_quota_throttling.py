@@ -77,13 +77,22 @@ def test_a_busy_start_is_found_in_an_hour_of_calm_and_only_it():
     )
 
 
-def test_what_lies_between_readings_that_are_left_out_is_no_stretch():
+def over_a_gap(periods: int, throttled: int, stopped_s: float) -> Finding:
+    """A gap of 1,000 s in which it ran for so many periods, and 10 s in which it was free."""
     batches = [
         Batch(0.0, EPOCH, (row(0, 0, 0),)),
-        Batch(1000.0, EPOCH + 1000, (row(9000, 9000, 800),), follows=False),
-        Batch(1010.0, EPOCH + 1010, (row(9100, 9001, 800.1),)),
+        Batch(1000.0, EPOCH + 1000, (row(periods, throttled, stopped_s),), follows=False),
+        Batch(1010.0, EPOCH + 1010, (row(periods + 100, throttled, stopped_s),)),
     ]
-    assert detect(Window({CgroupThrottle: batches}, (), providers())).verdict is Verdict.ABSENT
+    return detect(Window({CgroupThrottle: batches}, (), providers()))
+
+
+def test_what_lies_between_readings_that_are_missing_counts_as_a_mean():
+    assert over_a_gap(9000, 9000, 800).severity is Severity.WARNING
+    hidden = over_a_gap(9000, 100, 10)
+    assert hidden.verdict is Verdict.ABSENT
+    assert "in 16 min 40 s without a reading" in hidden.missing[0].what
+    assert over_a_gap(9000, 9, 2).missing == ()
 
 
 def test_a_cgroup_made_anew_starts_again_and_counts_nothing():

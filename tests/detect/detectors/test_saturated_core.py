@@ -100,9 +100,17 @@ def test_threads_read_every_other_second_still_name_a_stall_that_ends_in_between
     assert detect(make_window(readings)).entities["task"] == ("kubelet[2113/2140]",)
 
 
-def test_two_threads_that_share_the_core_are_both_below_the_limit():
+def test_threads_of_one_process_that_take_turns_are_blamed_as_the_process():
     finding = detect(burning(lambda s: [thread(1, 5, 450 * s), thread(2, 5, 450 * s)]))
-    assert "task" not in finding.entities
+    assert finding.entities["task"] == ("kubelet[2113]",)
+    assert "kubelet[2113], 2 threads on core 5" in [item.what for item in finding.evidence]
+
+
+def test_two_processes_that_share_the_core_are_both_below_the_limit():
+    def threads(second: int) -> list[Thread]:
+        return [Thread(pid, pid, "x", "R", 10, 0, 450 * second, 5) for pid in (8, 9)]
+
+    assert "task" not in detect(burning(threads)).entities
 
 
 def test_a_reused_thread_id_is_another_thread():
@@ -232,14 +240,54 @@ def test_a_hold_that_may_go_on_where_readings_are_missing_says_so_and_counts_onc
     gap = over_a_gap([0, 1, 1, 1, 1, 1, 1, 1, 0], gap_after=4)
     finding = detect(gap)
     assert finding.evidence[0].what == "core 5 in the kernel"
-    assert finding.evidence[0].number == pytest.approx(3.0), "what is known of it"
-    assert not any("too far apart" in lack.what for lack in finding.missing), "1 s is no hold"
+    assert finding.evidence[0].number == pytest.approx(7.0)
+    assert not any("too far apart" in lack.what for lack in finding.missing)
+    # Hardly any tick of the next 21 s was counted.
     later = [replace(batch, mono_s=batch.mono_s + 20, wall_s=batch.wall_s + 20) if at > 4 else batch
              for at, batch in enumerate(gap.batches(CoreTimes) or ())]  # fmt: skip
     finding = detect(Window({CoreTimes: later}))
     assert finding.evidence[0].what == "core 5 in the kernel"
     (lack,) = (lack for lack in finding.missing if "too far apart" in lack.what)
     assert lack.what.startswith("whether core 5 was held for up to 21.0 s more")
+
+
+def blind(kernel_ms: int, calm_s: int = 3) -> Window:
+    """Calm seconds, 15 s without a reading with so much time in the kernel, and calm again."""
+    core = Core(5)
+    read: list[tuple[float, Sequence[Row]]] = [(0, [core.row()])]
+    read += [(at, [core.run(0.1)]) for at in range(1, calm_s + 1)]
+    core.system += kernel_ms
+    core.idle += 15_000 - kernel_ms
+    read += [(calm_s + 15, [core.row()])]
+    read += [(calm_s + 15 + at, [core.run(0.1)]) for at in range(1, calm_s + 1)]
+    batches = list(make_window(read).batches(CoreTimes) or ())
+    batches[calm_s + 1] = replace(batches[calm_s + 1], follows=False)
+    return Window({CoreTimes: batches})
+
+
+@pytest.mark.parametrize(
+    ("kernel_ms", "verdict"),
+    [
+        (13_940, Verdict.PRESENT),
+        (13_400, Verdict.UNKNOWN),
+        (7_600, Verdict.UNKNOWN),
+        (7_400, Verdict.ABSENT),
+        (300, Verdict.ABSENT),
+    ],
+)
+def test_a_time_without_a_reading_is_judged_by_the_counters_across_it(
+    kernel_ms: int, verdict: Verdict
+):
+    finding = detect(blind(kernel_ms))
+    assert finding.verdict is verdict, finding.summary
+    if verdict is Verdict.PRESENT:
+        assert "was held in the kernel for 15.0 s (no reading in 15.0 s of it)" in finding.summary
+    if verdict is Verdict.UNKNOWN:
+        share = f"{kernel_ms / 150:.0f} % of it in the kernel"
+        assert f"nothing was read for 15.0 s, and core 5 spent {share}" in finding.summary
+        assert finding.missing[0].what.startswith("whether core 5 was held: ")
+    if verdict is Verdict.ABSENT:
+        assert bool(finding.missing) is (kernel_ms > 2000)
 
 
 def test_a_gap_that_borders_on_no_hold_is_not_mentioned():

@@ -149,13 +149,25 @@ def test_two_flooded_cores_are_both_named():
     assert finding.entities["core"] == ("5", "6")
 
 
-def test_readings_that_were_left_out_do_not_join_two_bursts():
-    def batch(at: float, softirq_ms: int, follows: bool = True) -> Batch[CoreTimes]:
-        return Batch(at, EPOCH + at, (times(5, softirq_ms, 0, int(at)),), follows)
+@pytest.mark.parametrize(
+    ("softirq_ms", "verdict", "hidden"),
+    [
+        (90_000, Verdict.PRESENT, False),
+        (30_000, Verdict.ABSENT, True),
+        (1000, Verdict.ABSENT, False),
+    ],
+)
+def test_two_bursts_are_joined_by_what_was_counted_between_them(
+    softirq_ms: int, verdict: Verdict, hidden: bool
+):
+    def batch(at: float, busy_ms: int, follows: bool = True) -> Batch[CoreTimes]:
+        return Batch(at, EPOCH + at, (times(5, busy_ms, 0, int(at)),), follows)
 
-    batches = [batch(0, 0), batch(2, 1900), batch(100, 90_000, False), batch(102, 91_900)]
+    after = 1900 + softirq_ms
+    batches = [batch(0, 0), batch(2, 1900), batch(100, after, False), batch(102, after + 1900)]
     finding = detect(Window({CoreTimes: batches}, (), providers()))
-    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.verdict is verdict
+    assert any("without a reading" in lack.what for lack in finding.missing) is hidden
 
 
 def test_a_short_look_cannot_tell():

@@ -129,6 +129,7 @@ def test_what_was_left_out_of_a_long_window_is_not_averaged():
     ]
     finding = detect(Window({TcpCounters: batches}, (), providers()))
     assert finding.verdict is Verdict.ABSENT
+    assert "in 14 min 59 s without a reading" in finding.missing[0].what
 
 
 def test_readings_far_apart_are_judged_as_they_are():

@@ -44,7 +44,7 @@ from sexton.model.rows.trace import StackCount
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.cores import CoreSeries, Hold, core_series
+from sexton.series.cores import CoreSeries, Hold, bridged_series
 
 NAME = "rstat_contention"
 
@@ -123,7 +123,7 @@ def _without_stacks(window: Window) -> Finding:
     lacking = (Missing("what the cores were executing (kernel stacks)", WITH_STACKS),)
     if not window.read(CoreTimes):
         return unknown(NAME, reason(window.why_missing(StackCount)), lacking)
-    series = core_series(window)
+    series = bridged_series(window)
     pair = None if series is None else busiest_pair(series)
     if pair is None:
         again = Missing("two readings of /proc/stat", AGAIN)

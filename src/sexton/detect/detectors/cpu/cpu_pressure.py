@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from shlex import quote
 from typing import NamedTuple
 
@@ -43,6 +44,7 @@ from sexton.detect.findings import (
     and_more,
     missing,
     names,
+    not_seen,
     too_few_readings,
     unknown,
     unread,
@@ -60,9 +62,9 @@ from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import pressure
-from sexton.series.cores import CoreSeries, all_cores, core_series
+from sexton.series.cores import CoreSeries, all_cores, bridged_series, core_series
 from sexton.series.load import Stretch, Waiting, across, high, highest, lapses, threads, waiting
-from sexton.series.rates import CLOSE_S, Amount, lasts
+from sexton.series.rates import BLIND_S, CLOSE_S, Amount, hidden_s, lasts
 from sexton.series.tasks import Task, Used, key, task_steps, used
 
 NAME = "cpu_pressure"
@@ -111,8 +113,24 @@ class _Task(NamedTuple):
     kernel: bool
 
 
+def _hidden_s(window: Window) -> float:
+    """Seconds without a reading in which all cores were busy, and tasks waited, for long enough."""
+    cores = bridged_series(window)
+    if cores is None:
+        return 0.0
+    every = all_cores(cores)
+    busy = np.nan_to_num((every.user + every.kernel + every.stolen)[0])
+    full = 100 * busy / FULL.value / np.maximum(every.given[0], 1e-9) * (every.end - every.start)
+    levels = pressure.levels(window, "cpu")
+    for at in np.flatnonzero(every.end - every.start >= BLIND_S).tolist():
+        stall = pressure.over(levels, float(every.start[at]), float(every.end[at]))
+        if stall is not None:
+            full[at] = min(full[at], stall.some / STALLED.value * stall.seconds)
+    return hidden_s(window, (cores.start, cores.end), full, LASTING.value)
+
+
 def _ruled_out(window: Window) -> str:
-    return "" if waiting(window) is None else "CPU starvation"
+    return "" if waiting(window) is None or _hidden_s(window) else "CPU starvation"
 
 
 def _look(finding: Finding, _window: Window) -> list[Step]:
@@ -144,7 +162,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
 )
 def detect(window: Window) -> Finding:
     """The stretch in which most tasks waited, and who took the time."""
-    cores = core_series(window)
+    cores = bridged_series(window)
     found = waiting(window)
     stalls = pressure.levels(window, "cpu").stalls
     if cores is None or np.isnan(cores.system).all():
@@ -167,9 +185,13 @@ def detect(window: Window) -> Finding:
     full = [stretch for stretch in full if _busy(cores, stretch) >= FULL.value]
     if not full:
         lost = lapses(window, STALLED.value, LASTING.value)
+        # PSI also counts tasks that their quota stopped, and those behind one held core.
+        lost = [lapse for lapse in lost if _busy_across(cores, lapse) >= FULL.value]
         if lost:
             return _unread(window, max(lost, key=lambda lapse: lapse.seconds), cores)
-        calm = _calm(cores, found, stalls)
+        calm = _calm(core_series(window) or cores, found, stalls)
+        lacking = not_seen("whether tasks waited for a core", _hidden_s(window))
+        calm = replace(calm, missing=(*calm.missing, *lacking))
         return _too_short(watched, calm, found) if short else calm
     worst = max(full, key=lambda stretch: stretch.mean * stretch.seconds)
     return _starved(window, worst, cores, found)
@@ -180,6 +202,16 @@ def _busy(cores: CoreSeries, over: Stretch) -> float:
     inside = cores.part(cores.times.inside(over.start, over.end))
     shares = all_cores(inside).shares(0, slice(None))
     return 0.0 if shares is None else min(shares.busy + shares.wait, 100.0)
+
+
+def _busy_across(cores: CoreSeries, over: Stretch) -> float:
+    """The same by the steps that lie mostly in a time without readings: the tables are read a
+    moment apart, and the step beside it was read."""
+    middle = (cores.start + cores.end) / 2
+    first, last = np.searchsorted(middle, (over.start, over.end)).tolist()
+    if first >= last:
+        return 0.0
+    return _busy(cores, Stretch(float(middle[first]), float(middle[last - 1]), over.mean))
 
 
 def _starved(window: Window, worst: Stretch, cores: CoreSeries, found: Waiting | None) -> Finding:

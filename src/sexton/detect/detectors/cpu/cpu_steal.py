@@ -24,14 +24,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.findings import absent, and_more, too_few_readings
+from sexton.detect.findings import absent, and_more, not_seen, too_few_readings
 from sexton.detect.registry import Averages, Threshold, detector, look
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.cores import core_series
+from sexton.series.cores import bridged_series
 from sexton.series.load import Means, Stretch, high
+from sexton.series.rates import hidden_s
 
 NAME = "cpu_steal"
 
@@ -48,9 +49,19 @@ class _Stolen(NamedTuple):
     worst: Stretch
 
 
+def _hidden_s(window: Window) -> float:
+    """Seconds without a reading in which enough of a core was stolen."""
+    found = bridged_series(window)
+    if found is None or not len(found.cores):
+        return 0.0
+    most = 100 * np.nan_to_num(found.stolen).max(axis=0) / TAKEN.value
+    return hidden_s(window, (found.start, found.end), most, LASTING.value)
+
+
 def _ruled_out(window: Window) -> str:
-    found = core_series(window)
-    return "" if found is None or np.isnan(found.stolen).all() else "steal"
+    found = bridged_series(window)
+    known = found is not None and not np.isnan(found.stolen).all() and not _hidden_s(window)
+    return "steal" if known else ""
 
 
 @detector(
@@ -67,7 +78,7 @@ def _ruled_out(window: Window) -> str:
 )
 def detect(window: Window) -> Finding:
     """The core that was taken away most, and all others above the limit."""
-    found = core_series(window)
+    found = bridged_series(window)
     if found is None or np.isnan(found.stolen).all():
         what = "two readings of /proc/stat"
         return too_few_readings(NAME, "one reading does not show what was stolen when", what)
@@ -89,7 +100,9 @@ def detect(window: Window) -> Finding:
                 most = max(most, (means.highest(share[row]) or 0.0, core))
         percent, core = most
         evidence = _evidence(core, percent, f"in {duration(window.seconds)}")
-        return absent(NAME, f"at most {percent:.0f} % of a core stolen (core {core})", [evidence])
+        lacking = not_seen("whether a core was taken away", _hidden_s(window))
+        summary = f"at most {percent:.0f} % of a core stolen (core {core})"
+        return absent(NAME, summary, [evidence], lacking)
     taken.sort(key=lambda item: (-item.worst.mean, item.core))
     worst = taken[0]
     return Finding(

@@ -35,7 +35,14 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.detectors.memory.memory_pressure import SHORTAGE
-from sexton.detect.findings import absent, and_more, names, not_applicable, too_few_readings
+from sexton.detect.findings import (
+    absent,
+    and_more,
+    names,
+    not_applicable,
+    not_seen,
+    too_few_readings,
+)
 from sexton.detect.registry import READS, Advice, Averages, Stage, Threshold, detector
 from sexton.detect.runs import around
 from sexton.detect.stems import unit_of
@@ -46,7 +53,18 @@ from sexton.model.rows.unit import Unit
 from sexton.model.text import count, printable
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import Amount, Born, Stepper, Steps, lasts, steps_of, stretches, sums
+from sexton.series.rates import (
+    Amount,
+    Born,
+    Stepper,
+    Steps,
+    counts_on,
+    hidden_s,
+    lasts,
+    steps_of,
+    stretches,
+    sums,
+)
 
 NAME = "quota_throttling"
 
@@ -118,7 +136,26 @@ class _Stretch(NamedTuple):
         return long and self.share >= MOSTLY.value and self.stopped >= STOPPED.value
 
 
+def _hidden_s(window: Window) -> float:
+    """Seconds without a reading in which a cgroup was throttled often enough, and stopped for long
+    enough, to hurt."""
+    if not window.row_count(CgroupThrottle):
+        return 0.0
+    moved = _moved(window, _longest(window))
+    if not len(moved.things):
+        return 0.0
+    stopped_s, throttled = (
+        np.nan_to_num(moved.moved[name]) for name in ("throttled_us", "throttled")
+    )
+    hurts = np.minimum(
+        stopped_s / 1e6 * 100 / STOPPED.value / LASTING.value, throttled / OFTEN.value
+    )
+    return hidden_s(window, (moved.start, moved.end), hurts.max(axis=0))
+
+
 def _ruled_out(window: Window) -> str:
+    if _hidden_s(window):
+        return ""
     if window.read(CgroupThrottle) and not window.row_count(CgroupThrottle):
         return "CPU quota"
     worst = _worst_of_each(window)
@@ -179,7 +216,7 @@ def _moved(window: Window, paths: Collection[str] | None = None) -> Steps:
     read = window.columns(
         CgroupThrottle, _COUNTERS, None if paths is None else lambda key: key[0] in paths
     )
-    return steps_of(read, _BORN)
+    return steps_of(read, _BORN, over_gaps=counts_on(window))
 
 
 class Stopped(NamedTuple):
@@ -198,13 +235,15 @@ def stopped(window: Window) -> Stopped:
     """Hours of many cgroups are read piece by piece."""
     us: dict[str, float] = {}
     seconds = 0.0
-    stepper = Stepper(_BORN)
+    over_gaps = counts_on(window)
+    stepper = Stepper(_BORN, over_gaps=over_gaps)
     for piece in window.columns(CgroupThrottle, _COUNTERS):
         steps = stepper.add(piece)
         read, moved = piece.values["throttled_us"], steps.moved["throttled_us"]
         known = ~np.isnan(moved)
         last = len(piece.mono) - len(steps.end)
-        nobody = piece.follows[last:] & np.isnan(read[:, last:]).all(axis=0)  # had a quota
+        follows = piece.follows[last:] | over_gaps
+        nobody = follows & np.isnan(read[:, last:]).all(axis=0)  # had a quota
         seconds += float(steps.seconds[nobody | known.any(axis=0)].sum())
         total = np.nansum(moved, axis=1)
         for row in np.flatnonzero(known.any(axis=1)).tolist():
@@ -226,10 +265,18 @@ def _most_often(worst: Sequence[_Stretch]) -> _Stretch:
     return max(worst, key=lambda stretch: (stretch.share, stretch.path))
 
 
+def _longest(window: Window) -> frozenset[str]:
+    """Those stopped longest: only these are read whole."""
+
+    def make() -> frozenset[str]:
+        us = stopped(window).us
+        return frozenset(sorted(us, key=lambda path: (-us[path], path))[:_MOST])
+
+    return window.keep((NAME, "longest"), make)
+
+
 def _each(window: Window) -> Iterator[_Stretch]:
-    us = stopped(window).us
-    longest = sorted(us, key=lambda path: (-us[path], path))[:_MOST]
-    moved = _moved(window, frozenset(longest))
+    moved = _moved(window, _longest(window))
     for row, thing in enumerate(moved.things):
         yield _worst(moved, row, str(thing[0]))
 
@@ -350,4 +397,5 @@ def _free(window: Window, worst: Sequence[_Stretch]) -> Finding:
     text = f"{count(len(worst), 'cgroup')} with a CPU quota"
     text += f"; {most.often}" if most.throttled else ", none throttled"
     outside = f"it was throttled outside these {duration(window.seconds)}"
-    return absent(NAME, text, [_periods(most, outside)])
+    lacking = not_seen("whether a cgroup was stopped by its quota", _hidden_s(window))
+    return absent(NAME, text, [_periods(most, outside)], lacking)

@@ -26,8 +26,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from sexton.detect.detectors.cpu.saturated_core import Blame, blame
-from sexton.detect.findings import absent, and_more, names, unknown, unread
+from sexton.detect.cpu_users import Blame, blame
+from sexton.detect.findings import absent, and_more, names, not_seen, unknown, unread
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
 from sexton.detect.stacks import cgroups_of
 from sexton.detect.stems import unit_of
@@ -39,7 +39,9 @@ from sexton.model.rows.task import Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.cores import CoreSeries, Hold, core_series
+from sexton.series.cores import CoreSeries, Hold, bridged_series
+from sexton.series.rates import BLIND_S, counts_on, lasts
+from sexton.series.tasks import task_steps
 
 NAME = "realtime_hog"
 
@@ -57,6 +59,10 @@ _POLICIES = {1: "FIFO", 2: "RR", 6: "DEADLINE"}
 #: The task is looked up in the last part of a hold, which may have lasted for hours.
 _LOOKED_AT_S = 60.0
 _SHOWN = 8
+#: Per cent of a hold that nobody saw; kernel threads like `migration/0` are realtime, too.
+_SOME = 10.0
+#: Ends the number of threads in evidence about a process whose threads took turns.
+_THREADS = " threads"
 #: Of each core, this many holds are looked at, the longest first.
 _MOST_HOLDS = 8
 
@@ -88,7 +94,7 @@ class _Hog(NamedTuple):
 
 def _beginnings(finding: Finding, window: Window) -> list[float]:
     """When each hold of its cores began."""
-    series, cores = core_series(window), finding.entities.get("core", ())
+    series, cores = bridged_series(window), finding.entities.get("core", ())
     if series is None:
         return []
     return [window.wall(hold.start) for hold in _holds(series) if str(hold.core) in cores]
@@ -99,9 +105,12 @@ def _calm_it(finding: Finding, _window: Window) -> list[Step]:
     if not pids:
         return []
     thread = pids[0].rpartition("/")[2]
+    # Of a process whose threads took turns, all of them.
+    every = "-a " if any(_THREADS in evidence.what for evidence in finding.evidence) else ""
+    why = "makes all its threads normal tasks" if every else "makes it a normal task"
     return [
-        Step(f"chrt -p {thread}", "see its policy and priority", READS),
-        Step(f"chrt -o -p 0 {thread}", "makes it a normal task", "low: it loses its precedence"),
+        Step(f"chrt {every}-p {thread}", "see its policy and priority", READS),
+        Step(f"chrt {every}-o -p 0 {thread}", why, "low: it loses its precedence"),
     ]
 
 
@@ -118,7 +127,7 @@ def _calm_it(finding: Finding, _window: Window) -> list[Step]:
 )
 def detect(window: Window) -> Finding:
     """Cores that a realtime thread held, the longest first."""
-    series = core_series(window)
+    series = bridged_series(window)
     if series is None or not window.read(Thread):
         what = "whether a realtime task holds a core is unknown"
         return unknown(NAME, what, unread(window, Thread))
@@ -129,7 +138,10 @@ def detect(window: Window) -> Finding:
         return unknown(NAME, "the scheduling policy of threads was not recorded", [lacking])
     realtime = {pid for pid, _, policy in policies if policy in _POLICIES}
     hogs = _hogs(window, series) if realtime else []
-    return _held(window, hogs) if hogs else _calm(len(realtime))
+    if hogs:
+        return _held(window, hogs)
+    unseen = _unseen(window, series) if realtime and counts_on(window) else None
+    return _calm(len(realtime)) if unseen is None else _cannot_tell(*unseen)
 
 
 def _holds(series: CoreSeries) -> list[Hold]:
@@ -153,10 +165,42 @@ def _hogs(window: Window, series: CoreSeries) -> list[_Hog]:
             if by.thread.policy not in _POLICIES:
                 continue
             first = blamed.setdefault(core, by)
-            if (first.thread.pid, first.thread.tid) == (by.thread.pid, by.thread.tid):
+            if first.name == by.name:
                 mine[core].append(round_[core])
     found = [_Hog(tuple(mine[core]), by, core in isolated) for core, by in blamed.items()]
     return sorted(found, key=lambda hog: (-hog.severity.rank, -hog.hold.seconds))
+
+
+def _unseen(window: Window, series: CoreSeries) -> tuple[Hold, float] | None:
+    """The hold with most seconds without a reading, if those are most of it, and realtime threads
+    had a part of it: whether they had most is unknown."""
+    long = series.end - series.start >= BLIND_S
+    found = []
+    for hold in _holds(series):
+        inside = long & (series.start >= hold.start) & (series.end <= hold.end)
+        unread_s = float((series.end - series.start)[inside].sum())
+        if 2 * unread_s >= hold.seconds and lasts(
+            _realtime_s(window, hold), _SOME / 100 * unread_s
+        ):
+            found.append((hold, unread_s))
+    return max(found, key=lambda pair: pair[1], default=None)
+
+
+def _realtime_s(window: Window, hold: Hold) -> float:
+    """Seconds of CPU time of realtime threads on a core while it was held, as far as it is known:
+    that of a thread that ended in between is lost."""
+    return sum(
+        min(step.amount / 1000, step.seconds)
+        for step in task_steps(window.between(Thread, hold.start, hold.end), over_gaps=True)
+        if step.row.policy in _POLICIES and step.row.cpu == hold.core
+    )
+
+
+def _cannot_tell(hold: Hold, unread_s: float) -> Finding:
+    busy = f"core {hold.core} was busy for {duration(hold.seconds)}"
+    summary = f"{busy}, {duration(unread_s)} of it without a reading; by which task is unknown"
+    lacking = not_seen(f"which task held core {hold.core}", unread_s)
+    return unknown(NAME, summary, lacking)
 
 
 def _end_of(hold: Hold, series: CoreSeries) -> Hold:
@@ -196,6 +240,7 @@ def _held(window: Window, hogs: list[_Hog]) -> Finding:
 
 def _evidence(hog: _Hog) -> tuple[Evidence, Evidence]:
     core, shares = hog.hold.core, hog.hold.shares
+    threads = f", {hog.by.threads}{_THREADS}" if hog.by.threads > 1 else ""
     return (
         Evidence(
             f"core {core}, held by {hog.by.name}",
@@ -207,7 +252,7 @@ def _evidence(hog: _Hog) -> tuple[Evidence, Evidence]:
             "several tasks shared the core, and the realtime one had the most",
         ),
         Evidence(
-            f"{hog.by.name} on core {core}",
+            f"{hog.by.name}{threads} on core {core}",
             f"{hog.by.share:.0f} %, {hog.policy}",
             "normal policy, or short",
             "% of the held time",

@@ -13,10 +13,12 @@ pinned there. A 96-core machine with one core at 100 % shows 1 % more on every d
 reported as a problem; steal time belongs to the hypervisor. A window shorter than two seconds
 cannot separate a spike from a stall, and readings far apart average a stall away. The kernel time
 of the steps right before and after is not counted, since it is unknown when in a step it was spent:
-the stall lasted at least that long, and less than a step longer at either end. It may have gone on
-for much longer where readings are missing, or more than 15 s apart because the recorder itself had
-to wait for a core: that is said, and two holds with such a time between them count as one. The task
-is named only if one thread's time accounts for it. Under a hypervisor that takes time away without
+the stall lasted at least that long, and less than a step longer at either end. Where readings are
+missing, or far apart because the recorder itself had to wait for a core, the kernel's counters
+before and after show how much of that time the core was in the kernel, not when: above the limit it
+counts as held all that time, and the summary says how much of it was not read; at half of it or
+more, whether the core was held is *unknown*. The task is named only if one thread's time accounts
+for it, or that of one process's threads together. Under a hypervisor that takes time away without
 reporting steal time, a core's parts do not add up to the clock: its shares are then shares of the
 time it got, as in mpstat, and the evidence says how little that was.
 
@@ -31,24 +33,24 @@ task or the interrupt elsewhere (``taskset``, ``/proc/irq/N/smp_affinity_list``)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.findings import AGAIN, absent, and_more, names, too_few_readings, unread
+from sexton.detect.cpu_users import BLAME, Blame, blame
+from sexton.detect.findings import AGAIN, absent, and_more, names, too_few_readings, unknown, unread
 from sexton.detect.registry import Advice, Averages, Stage, Threshold, detector
 from sexton.detect.rows_read import remembered
-from sexton.detect.stacks import hottest, on_cores, thread_name
+from sexton.detect.stacks import hottest, on_cores
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cpu import CoreTimes
 from sexton.model.rows.task import Thread
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.cores import WHOLE, CoreSeries, Hold, core_series
-from sexton.series.rates import F32, Run, lasts, runs
-from sexton.series.tasks import Task, task_steps
+from sexton.series.cores import WHOLE, CoreSeries, Hold, bridged_series
+from sexton.series.rates import BLIND_S, F32, Run, counts_on, lasts, runs
 
 NAME = "saturated_core"
 
@@ -57,25 +59,17 @@ KERNEL_SHARE = Threshold(
 )
 HELD = Threshold("held", 2, "s in a row", "shorter bursts are ordinary; drivers reset after 5 s")
 GRAVE = Threshold("grave", 5, "s in a row", "the transmit watchdogs of ENA and others fire at 5 s")
-BLAME = Threshold(
-    "blame", 50, "% of the held time", "a task that used less than half of it did not hold the core"
+UNSEEN = Threshold(
+    "unseen",
+    50,
+    "% of a core",
+    "in ten seconds or more without a reading, so much kernel time may well include a stall",
 )
 #: Suffix of the evidence that separates system time from softirq; its number is system time.
 BY_KIND = "by kind"
 _SHOWN = 8
 #: Cores are read a moment before or after the readings that a span comes from.
 _AROUND_S = 1.5
-
-
-class Blame(NamedTuple):
-    """A thread and its share of a run's time."""
-
-    thread: Thread
-    share: float
-
-    @property
-    def name(self) -> str:
-        return thread_name(self.thread.pid, self.thread.tid, self.thread.comm)
 
 
 def _record_stacks(finding: Finding, _window: Window) -> list[Step]:
@@ -101,7 +95,7 @@ def _beginnings(finding: Finding, window: Window) -> list[float]:
 
 @detector(
     needs=(CoreTimes,),
-    thresholds=(KERNEL_SHARE, HELD, GRAVE, BLAME),
+    thresholds=(KERNEL_SHARE, HELD, GRAVE, BLAME, UNSEEN),
     title="saturated core",
     story="That core was held in the kernel",
     lanes=("cores", "stacks"),
@@ -123,18 +117,22 @@ def detect(window: Window) -> Finding:
         what = f"readings at least {HELD.value:.0f} s apart"
         summary = f"{duration(watched)} of readings cannot separate a stall from a spike"
         return too_few_readings(NAME, summary, what)
-    series = core_series(window)
+    series = bridged_series(window)
     if series is None or np.isnan(series.system).all():
         what = "two readings of one core in order"
         return too_few_readings(NAME, "every core's counters went backwards or lost ticks", what)
     held = sorted(holds(window), key=lambda hold: -hold.seconds)
-    return _held(held, window) if held else _calm(series, watched)
+    if held:
+        return _held(held, window)
+    hidden = _hidden(window)
+    return _cannot_tell(hidden) if hidden else _calm(series, watched)
 
 
 def holds(window: Window) -> list[Hold]:
-    """Every hold of a core in the kernel that lasted long enough to count."""
+    """Every hold of a core in the kernel that lasted long enough to count, also by the counters
+    before and after missing readings."""
     limits = (KERNEL_SHARE.value, HELD.value)
-    series = core_series(window)
+    series = bridged_series(window)
     return window.keep(("holds", limits), lambda: [] if series is None else series.held(*limits))
 
 
@@ -171,6 +169,58 @@ def busiest_step(
     return f"core {series.cores[row]}, {share:.0f} % over {duration(lasted)}", worst
 
 
+class _Blind(NamedTuple):
+    """A core in a long step without a reading, and its share in the kernel; NaN if unknown."""
+
+    core: int
+    start: float
+    end: float
+    share: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+def _blind(window: Window) -> list[_Blind]:
+    """Every core in every step in which nobody looked."""
+    series = bridged_series(window)
+    if series is None or not counts_on(window):
+        return []
+    percent = series.percent(series.kernel)
+    return [
+        _Blind(core, float(series.start[at]), float(series.end[at]), float(percent[row, at]))
+        for at in np.flatnonzero(series.end - series.start >= BLIND_S).tolist()
+        for row, core in enumerate(series.cores)
+    ]
+
+
+def _hidden(window: Window) -> list[_Blind]:
+    """Of each core the one with the highest share, if that may include a stall, but is not one."""
+    worst: dict[int, _Blind] = {}
+    for blind in _blind(window):
+        if UNSEEN.value <= blind.share < KERNEL_SHARE.value:
+            worst[blind.core] = max(worst.get(blind.core, blind), blind, key=lambda one: one.share)
+    return sorted(worst.values(), key=lambda blind: -blind.share)
+
+
+def _not_seen(blind: _Blind) -> str:
+    return (
+        f"nothing was read for {duration(blind.seconds)}, and core {blind.core} spent"
+        f" {blind.share:.0f} % of it in the kernel"
+    )
+
+
+def _cannot_tell(hidden: Sequence[_Blind]) -> Finding:
+    lacking = [Missing(_whether_held(blind), AGAIN) for blind in hidden[:_SHOWN]]
+    summary = f"{_not_seen(hidden[0])}; whether that was a stall is unknown"
+    return unknown(NAME, summary, lacking)
+
+
+def _whether_held(blind: _Blind) -> str:
+    return f"whether core {blind.core} was held: {_not_seen(blind)}"
+
+
 def _calm(series: CoreSeries, watched: float) -> Finding:
     known = ~np.isnan(series.system).all(axis=0)
     coarse = float((series.end - series.start)[known].max())
@@ -191,9 +241,12 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
         by_core[run.core].append(run)
     worst = held[0]
     longest = {core: mine[0] for core, mine in by_core.items()}
+    unread_s = _unread_s(worst, window)
     threads = window.read(Thread)
     blamed = blame(longest, window) if threads else {}
     evidence = [_seconds_held(mine, window) for mine in list(by_core.values())[:_SHOWN]]
+    if unread_s:
+        evidence.append(_without_reading(worst, unread_s))
     evidence.append(_by_kind(worst))
     if worst.shares.given_s < WHOLE * worst.shares.seconds:
         evidence.append(_given(worst))
@@ -206,6 +259,9 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
         what = f"which thread held core {worst.core} (no single one accounts for it)"
         lacking = (Missing(what, f"sudo perf top -g -C {worst.core}"),)
     lacking = (*lacking, *_not_known(by_core[worst.core], window))
+    hidden = [blind for blind in _hidden(window) if not _is_in(blind, by_core[blind.core])]
+    lacking = (*lacking, *(Missing(_whether_held(blind), AGAIN) for blind in hidden[:_SHOWN]))
+    without = f" (no reading in {duration(unread_s)} of it)" if unread_s else ""
     by = f" by {blamed[worst.core].name}" if worst.core in blamed else ""
     where = "in softirq" if worst.is_softirq else "in the kernel"
     others = and_more(longest, "core")
@@ -213,7 +269,7 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
         NAME,
         Verdict.PRESENT,
         Severity.CRITICAL if worst.lasts(GRAVE.value) else Severity.WARNING,
-        f"core {worst.core}{others} was held {where} for {duration(worst.seconds)}{by}",
+        f"core {worst.core}{others} was held {where} for {duration(worst.seconds)}{without}{by}",
         entities={
             "core": tuple(str(core) for core in longest),
             "task": names(mine.name for mine in blamed.values()),
@@ -225,9 +281,21 @@ def _held(held: Sequence[Hold], window: Window) -> Finding:
     )
 
 
+def _unread_s(hold: Hold, window: Window) -> float:
+    """For how many of its seconds only the counters before and after tell that it was held."""
+    return sum(blind.seconds for blind in _blind(window) if _is_in(blind, [hold]))
+
+
+def _is_in(blind: _Blind, held: Sequence[Hold]) -> bool:
+    return any(
+        hold.core == blind.core and hold.start <= blind.start and blind.end <= hold.end
+        for hold in held
+    )
+
+
 def _beside(held: Sequence[Hold], window: Window) -> list[Run]:
     """The unknown times right before or after these holds of one core."""
-    series = core_series(window)
+    series = bridged_series(window)
     if series is None:
         return []
     row = series.cores.index(held[0].core)
@@ -265,6 +333,18 @@ def _seconds_held(held: Sequence[Hold], window: Window) -> Evidence:
     )
 
 
+def _without_reading(run: Hold, unread_s: float) -> Evidence:
+    return Evidence(
+        f"core {run.core}, time without a reading",
+        f"{unread_s:.1f} s of it",
+        "< 2 s",
+        "s between two readings of one recorder",
+        "/proc/stat",
+        round(unread_s, 2),
+        "it was in the kernel most of that time, and free for a moment in between",
+    )
+
+
 def _by_kind(run: Hold) -> Evidence:
     return Evidence(
         f"core {run.core} {BY_KIND}",
@@ -292,8 +372,9 @@ def _given(run: Hold) -> Evidence:
 
 
 def _task_share(core: int, by: Blame) -> Evidence:
+    together = f", {by.threads} threads" if by.threads > 1 else ""
     return Evidence(
-        f"{by.name} on core {core}",
+        f"{by.name}{together} on core {core}",
         f"{by.share:.0f} %",
         "< 10 %",
         "% of the held time",
@@ -313,36 +394,3 @@ def _function(core: int, name: str, share: float) -> Evidence:
         share,
         "inlining and interrupts-off stretches move samples to a neighbour",
     )
-
-
-def blame(held: Mapping[int, Hold], window: Window) -> dict[int, Blame]:
-    """Per held core, the thread that used most CPU time on it while it was held.
-
-    Threads are read a moment after the cores, and a thread is read only once its process has used
-    CPU time. So only as much of a step counts as fits into its overlap with the hold, and a
-    thread's share is of the time it was seen, which must be at least half of the hold.
-    """
-    blamed = {}
-    for core, hold in held.items():
-        spent: dict[Task, float] = defaultdict(float)
-        seen: dict[Task, float] = defaultdict(float)
-        rows: dict[Task, Thread] = {}
-        for step in task_steps(window.between(Thread, hold.start, hold.end)):
-            cores = {row.cpu for row in (step.before, step.row) if row is not None}
-            if core not in cores:
-                continue
-            overlap = min(step.end, hold.end) - max(step.start, hold.start)
-            if overlap <= 0:
-                continue
-            # A thread that came or went inside the step spent an unknown part of it here.
-            spent[step.task] += min(step.amount / 1000 / len(cores), overlap)
-            seen[step.task] += overlap
-            rows[step.task] = step.row
-        if not spent:
-            continue
-        task = max(spent, key=lambda one: spent[one])
-        share = min(100 * spent[task] / seen[task], 100.0)
-        enough = lasts(seen[task], BLAME.value / 100 * hold.shares.seconds)
-        if share >= BLAME.value and enough:
-            blamed[core] = Blame(rows[task], share)
-    return blamed

@@ -32,13 +32,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.detectors.memory import memory_pressure
 from sexton.detect.detectors.memory.memory_pressure import HURTS, LASTS
 from sexton.detect.families import is_direct_reclaim, is_ordered_reclaim
-from sexton.detect.findings import absent, missing, names, too_few_readings, unknown
+from sexton.detect.findings import absent, missing, names, not_seen, too_few_readings, unknown
 from sexton.detect.registry import Averages, Threshold, detector
 from sexton.detect.runs import StepRun, step_runs
 from sexton.detect.stacks import SLACK_S, Caught, caught, cgroups_of, thread_name
@@ -50,6 +51,7 @@ from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, PagingSteps, Readings
+from sexton.series.rates import hidden_s
 
 NAME = "direct_reclaim"
 
@@ -106,9 +108,15 @@ class _Seen(NamedTuple):
         return Severity.WARNING if self.stalled or by_stacks else Severity.INFO
 
 
+def _hidden_s(window: Window) -> float:
+    """Seconds without a reading in which tasks scanned enough for a stretch that is noted."""
+    moved = paging.readings(window).steps
+    return hidden_s(window, (moved.start, moved.end), moved.by_tasks / NOTED.value, LASTING.value)
+
+
 def _ruled_out(window: Window) -> str:
     over = paging.whole(window)
-    if over is None or over.by_tasks is None:
+    if over is None or over.by_tasks is None or _hidden_s(window):
         return ""
     pages = over.by_tasks
     return f"direct reclaim ({count(pages, 'page')} scanned)" if pages else "direct reclaim"
@@ -145,7 +153,9 @@ def detect(window: Window) -> Finding:
     whole = paging.whole(window)
     if whole is None or whole.by_tasks is None:
         return _cannot_tell(whole)
-    return _none(whole, whole.by_tasks, stacks)
+    found_none = _none(whole, whole.by_tasks, stacks)
+    hidden = not_seen("whether tasks reclaimed for seconds on end", _hidden_s(window))
+    return replace(found_none, missing=(*found_none.missing, *hidden))
 
 
 def is_ordered(finding: Finding) -> bool:

@@ -13,10 +13,12 @@ before it runs out: every program's code is evicted and read back, over and over
 shown and does not change the verdict. Its own work counts as *some* for as long as it runs. PSI
 weighs every core by how busy it is: one stalled container among 96 busy cores is 1 %, see
 *direct_reclaim* for that; alone on an idle machine the same container is 100 %, *full* too. So PSI
-alone never shows that the *machine* is short. Where all scanning was done for cgroups at their
-limits it is not: the summary says so, and the severity is one step lower. If nothing counts which
-task scanned, stacks may show it (reclaim in the page allocator, kswapd); if those do not either,
-the wait is only noted. Without PSI only the absence of all reclaim can be shown.
+alone never shows that the *machine* is short. Where readings are missing, the totals before and
+after give the mean of that time; if that may hide a stretch above the limit, it is said. Where all
+scanning was done for cgroups at their limits it is not: the summary says so, and the severity is
+one step lower. If nothing counts which task scanned, stacks may show it (reclaim in the page
+allocator, kswapd); if those do not either, the wait is only noted. Without PSI only the absence of
+all reclaim can be shown.
 
 **Check by hand.** ``cat /proc/pressure/memory`` twice (`total` is microseconds); ``vmstat 1`` (si,
 so, free); ``grep -E 'workingset_refault|pgscan_kswapd|swpin' /proc/vmstat``.
@@ -34,7 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sexton.detect.families import is_reclaim, is_shortage
-from sexton.detect.findings import AGAIN, absent, missing, unknown, unread
+from sexton.detect.findings import AGAIN, absent, missing, not_seen, unknown, unread
 from sexton.detect.registry import Averages, Threshold, detector, look
 from sexton.detect.runs import StepRun, step_runs
 from sexton.detect.stacks import Caught, caught, thread_name
@@ -45,7 +47,7 @@ from sexton.model.window import Window
 from sexton.series import paging, pressure
 from sexton.series.paging import PagingStep, Reading, Readings
 from sexton.series.pressure import Level, Levels, Stall, Stalls
-from sexton.series.rates import lasts
+from sexton.series.rates import hidden_s, lasts
 
 NAME = "memory_pressure"
 
@@ -98,9 +100,18 @@ class Worst(NamedTuple):
     machine: bool | None = True
 
 
+def _hidden_s(window: Window) -> float:
+    """Seconds without a reading in which enough time was lost for a stretch that hurts."""
+    stalls = pressure.levels(window, "memory").stalls
+    spent = stalls.end - stalls.start
+    lost = np.fmax(stalls.some / HURTS.value, stalls.full / ALL_STALL.value) * spent
+    return hidden_s(window, (stalls.start, stalls.end), lost, LASTS.value)
+
+
 def _ruled_out(window: Window) -> str:
     whole = pressure.whole(window, "memory")
-    return f"memory pressure ({whole.some:.1f} %)" if whole is not None else ""
+    known = whole is not None and not _hidden_s(window)
+    return f"memory pressure ({whole.some:.1f} %)" if whole is not None and known else ""
 
 
 @detector(
@@ -183,7 +194,8 @@ def _calm(window: Window, counted: Sequence[Reading], whole: Stall) -> Finding:
     moved = paging.whole(window)
     signs = _signs(moved, every=False) if moved is not None else []
     evidence = [*_levels(whole), *signs, *_free(counted)]
-    lacking = () if counted else (missing(window.why_missing(VmCounter)),)
+    lacking = [] if counted else [missing(window.why_missing(VmCounter))]
+    lacking += not_seen("whether tasks waited for memory for seconds on end", _hidden_s(window))
     summary = f"{whole.some:.1f} % of the time a task waited for memory"
     return absent(NAME, summary, evidence, lacking)
 

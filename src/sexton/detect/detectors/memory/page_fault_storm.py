@@ -34,12 +34,14 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
+
 from sexton.detect.detectors.cpu import saturated_core
 from sexton.detect.detectors.cpu.saturated_core import HELD, KERNEL_SHARE, held_meanwhile
 from sexton.detect.detectors.memory import memory_pressure
 from sexton.detect.detectors.memory.memory_pressure import HURTS, LASTS
 from sexton.detect.families import is_fault
-from sexton.detect.findings import AGAIN, absent, missing, names, unknown, unread
+from sexton.detect.findings import AGAIN, absent, missing, names, not_seen, unknown, unread
 from sexton.detect.registry import Averages, Threshold, detector, look
 from sexton.detect.runs import AROUND_S, StepRun, step_runs
 from sexton.detect.stacks import Caught, caught, cgroups_of, thread_name
@@ -53,6 +55,7 @@ from sexton.model.window import Window
 from sexton.series import paging
 from sexton.series.paging import PagingStep, PagingSteps
 from sexton.series.pressure import Stall
+from sexton.series.rates import hidden_s
 from sexton.series.tasks import Task, Used, task_steps, used
 
 NAME = "page_fault_storm"
@@ -163,9 +166,18 @@ class _Seen(NamedTuple):
         return bool(self.stalled or self.held)
 
 
+def _hidden_s(window: Window) -> float:
+    """Seconds without a reading in which there were enough faults for a storm."""
+    moved, cores = paging.readings(window).steps, cores_of(window)
+    storms = moved.moved("major") / MAJOR.value
+    if cores:
+        storms = np.maximum(storms, moved.moved("faults") / (MINOR.value * cores))
+    return hidden_s(window, (moved.start, moved.end), storms, LASTING.value)
+
+
 def _ruled_out(window: Window) -> str:
     over = paging.whole(window)
-    faults = None if over is None else over.rate("major")
+    faults = None if over is None or _hidden_s(window) else over.rate("major")
     return "" if faults is None else f"page faults ({faults:,.0f} major/s)"
 
 
@@ -306,6 +318,7 @@ def _calm(window: Window, cores: int | None) -> Finding:
         lacks = unread(window, VmCounter) or [Missing("two readings of /proc/vmstat", AGAIN)]
         return unknown(NAME, "fewer than two readings of /proc/vmstat that count faults", lacks)
     lacking = [] if cores else [missing(window.why_missing(CoreTimes))]
+    lacking += not_seen("whether page faults came in a storm", _hidden_s(window))
     summary = f"{rate:,.0f} page faults a second"
     if (major := whole.rate("major")) is not None:
         summary += f", {major:,.0f} of them major"

@@ -36,7 +36,7 @@ import numpy as np
 
 from sexton.detect import nics
 from sexton.detect.detectors.cpu import saturated_core
-from sexton.detect.findings import absent, and_more, names, too_few_readings, unread
+from sexton.detect.findings import absent, and_more, names, not_seen, too_few_readings, unread
 from sexton.detect.registry import READS, Advice, Averages, Stage, Threshold, detector
 from sexton.detect.runs import AROUND_S
 from sexton.detect.waits import LOSSES
@@ -48,8 +48,18 @@ from sexton.model.rows.task import Thread
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window, columns_of
-from sexton.series.cores import CoreSeries, Shares, core_series
-from sexton.series.rates import Run, Steps, lasts, mostly_in, runs, steps_of, totals_in
+from sexton.series.cores import CoreSeries, Shares, bridged_series
+from sexton.series.rates import (
+    Run,
+    Steps,
+    counts_on,
+    hidden_s,
+    lasts,
+    mostly_in,
+    runs,
+    steps_of,
+    totals_in,
+)
 from sexton.series.tasks import task_steps, used
 
 NAME = "softirq_flood"
@@ -103,9 +113,18 @@ class _Flood(NamedTuple):
         return self.is_packets and (drops or self.shares.softirq >= FLOODED.value)
 
 
+def _hidden_s(window: Window) -> float:
+    """Seconds without a reading in which a core spent long enough in softirq."""
+    series = bridged_series(window)
+    if series is None or not len(series.cores):
+        return 0.0
+    most = 100 * np.nan_to_num(series.softirq).max(axis=0) / NOTED.value
+    return hidden_s(window, (series.start, series.end), most, LASTING.value)
+
+
 def _ruled_out(window: Window) -> str:
     backlogs = totals_in(window, SoftnetCpu, *LOSSES)
-    if backlogs is None:
+    if backlogs is None or _hidden_s(window):
         return ""
     lost, cut = (sum(counters.get(name, 0.0) for counters in backlogs.values()) for name in LOSSES)
     if not lost and not cut:
@@ -140,7 +159,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
 )
 def detect(window: Window) -> Finding:
     """The core that was flooded most, and the interface that received the packets."""
-    series = core_series(window)
+    series = bridged_series(window)
     watched = 0.0 if series is None else longest_stretch(series)
     if not lasts(watched, LASTING.value):
         what = f"readings at least {LASTING.value:.0f} s apart"
@@ -159,7 +178,7 @@ def detect(window: Window) -> Finding:
     ]
     cores = {series.cores[run.row] for run in busy}
     read = window.columns(SoftnetCpu, _BACKLOG, lambda key: key[0] in cores) if cores else ()
-    net = steps_of(read)
+    net = steps_of(read, over_gaps=counts_on(window))
     found = [made for run in busy if (made := _flood(series, run, net)) is not None]
     found.sort(key=lambda run: (not run.hurts, -run.shares.softirq * run.seconds))
     worst: dict[int, _Flood] = {}
@@ -167,6 +186,7 @@ def detect(window: Window) -> Finding:
         worst.setdefault(run.core, run)
     lacking = list(unread(window, SoftnetCpu))
     if not worst:
+        lacking += not_seen("whether packets flooded a core", _hidden_s(window))
         return _calm(window, series, lacking)
     return _flooded(window, list(worst.values()), lacking)
 

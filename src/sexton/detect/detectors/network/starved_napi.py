@@ -86,6 +86,20 @@ class _Seen(NamedTuple):
         return longest if longest.seconds >= wait.seconds else None
 
 
+#: A poll that ran between two waits of one core ends the first; the core was not free for longer.
+_ONE_RUN_S = 0.5
+
+
+def _run_of(wait: MeasuredWait, measured: Sequence[MeasuredWait]) -> list[MeasuredWait]:
+    """A wait and those of its vector and core right before it, the oldest first."""
+    run = [wait]
+    for earlier in sorted(measured, key=lambda one: -one.end):
+        same = (earlier.core, earlier.vector) == (wait.core, wait.vector)
+        if same and earlier.start < run[0].start <= earlier.end + _ONE_RUN_S:
+            run.insert(0, earlier)
+    return run
+
+
 def _beginnings(_finding: Finding, window: Window) -> list[float]:
     """When each wait began, if known, in UNIX seconds."""
     measured = waits.measured_waits(window, WAIT.value)
@@ -288,6 +302,8 @@ def _places(seen: _Seen) -> list[nics.Place]:
 def _interval(seen: _Seen) -> tuple[float | None, float | None]:
     wait, window = seen.worst_logged, seen.window
     span = seen.worst_measured or (None if wait is not None else next(iter(seen.silent), None))
+    if isinstance(span, MeasuredWait):
+        return window.wall(_run_of(span, seen.measured)[0].start), window.wall(span.end)
     if span is not None:
         return window.wall(span.start), window.wall(span.end)
     if wait is not None and wait.line.wall_s is not None:
@@ -305,7 +321,13 @@ def _summary(seen: _Seen, places: Sequence[nics.Place]) -> str:
         still = "" if measured.is_over else " and had not run yet"
         serves = f", which polls {', '.join(polls)}" if polls else ""
         waited = f"{measured.vector} waited {duration(measured.seconds)}{still}"
-        return f"{waited} for core {measured.core}{serves}"
+        run = _run_of(measured, seen.measured)
+        before = ""
+        if len(run) > 1:
+            whole_s = measured.end - run[0].start
+            more = count(len(run) - 1, "wait")
+            before = f" ({duration(whole_s)} with {more} right before)"
+        return f"{waited} for core {measured.core}{before}{serves}"
     if wait is not None:
         age = f", {duration(wait.line.age_s)} ago" if wait.line.age_s is not None else ""
         sure = (

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sexton.detect.findings import absent, too_few_readings
+from sexton.detect.findings import absent, not_seen, too_few_readings
 from sexton.detect.registry import Averages, Threshold, detector
 from sexton.detect.runs import around
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
@@ -38,7 +38,7 @@ from sexton.model.rows.net import TcpCounters
 from sexton.model.text import count
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
-from sexton.series.rates import F64, Steps, lasts, steps_of, stretches, sums
+from sexton.series.rates import F64, Steps, hidden_s, lasts, steps_of, stretches, sums
 
 NAME = "tcp_loss"
 
@@ -119,8 +119,17 @@ class _Stretch(NamedTuple):
         return self.hurts, self.is_noted, self.again * self.share, self.given_up
 
 
+def _hidden_s(window: Window) -> float:
+    """Seconds without a reading in which enough was lost for a stretch that hurts. Nothing more is
+    said of them: in an hour a few connections are always aborted."""
+    found = _losses(window, over_gaps=True)
+    lossy = found.again / min(MANY.value, BUSY.value * LOSSY.value / 100)
+    lost = np.maximum(lossy, found.given_up / GIVEN_UP.value)
+    return hidden_s(window, (found.start, found.end), lost)
+
+
 def _ruled_out(window: Window) -> str:
-    whole = _whole(window)
+    whole = _whole(window) if not _hidden_s(window) else None
     return f"TCP loss ({whole.share_text} retransmits)" if whole is not None and whole.sent else ""
 
 
@@ -171,12 +180,12 @@ class _Losses(NamedTuple):
     moved: Mapping[str, F64]
 
 
-def _losses(window: Window) -> _Losses:
-    return window.keep("tcp losses", lambda: _read(window))
+def _losses(window: Window, *, over_gaps: bool = False) -> _Losses:
+    return window.keep(("tcp losses", over_gaps), lambda: _read(window, over_gaps))
 
 
-def _read(window: Window) -> _Losses:
-    steps = steps_of(window.columns(TcpCounters, _COUNTERS))
+def _read(window: Window, over_gaps: bool) -> _Losses:
+    steps = steps_of(window.columns(TcpCounters, _COUNTERS), over_gaps=over_gaps)
     if not steps.things:
         nothing = np.empty(0)
         return _Losses(nothing, nothing, nothing, nothing, nothing, {})
@@ -299,4 +308,5 @@ def _sound(window: Window, whole: _Stretch, worst: _Stretch) -> Finding:
     else:
         text = f"{count(sent, 'TCP segment')} sent, none retransmitted"
     evidence = _shares("retransmits, worst stretch", worst)
-    return absent(NAME, f"{text} in {duration(window.seconds)}", [evidence])
+    lacking = not_seen("whether TCP lost much at a time", _hidden_s(window))
+    return absent(NAME, f"{text} in {duration(window.seconds)}", [evidence], lacking)

@@ -1,9 +1,10 @@
 """The kernel's watchdog reports a core that something holds.
 
 **Rule.** Both must be about the same core. *Proven*: the lockup lies inside the time the core was
-held, give or take the watchdog's 20 s, and that core is the one held longest, whose time is known.
-*Likely*: another held core, or the core at another time with the same task on it. No link by the
-core alone at another time: what held it then is unknown.
+held, give or take the two seconds between readings, and that core is the one held longest, whose
+time is known. *Likely*: another held core, a report within the watchdog's 20 s of the hold, or the
+core at another time with the same task on it. No link by the core alone at another time: what held
+it then is unknown.
 
 **Evidence against.** The watchdog names another task than the one that held the core.
 """
@@ -11,7 +12,7 @@ core alone at another time: what held it then is unknown.
 from __future__ import annotations
 
 from sexton.explain.held import core_of
-from sexton.explain.order import together
+from sexton.explain.order import READ_S, together, when
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
@@ -33,11 +34,11 @@ def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
     at_once = together(cause, effect, PATIENCE_S)
     if not cores or not (at_once or same):
         return None
-    sure = at_once and core_of(cause) in cores
-    when = "in the same seconds" if at_once else "under the same task, at another time"
+    sure = together(cause, effect, READ_S) and core_of(cause) in cores
+    words = when(cause, effect) if at_once else f"under the same task, {when(cause, effect)}"
     return Bond(
         Strength.PROVEN if sure else Strength.LIKELY,
-        f"core {', '.join(cores)}, {when}",
+        f"core {', '.join(cores)}, {words}",
         shared=cores,
         against=another_task(cause, effect),
     )

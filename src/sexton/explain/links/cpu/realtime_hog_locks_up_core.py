@@ -1,8 +1,8 @@
 """The kernel's watchdogs report a core that a realtime task holds.
 
 **Rule.** Both must be about the same core, or the stall names no core. *Proven*: the same core at
-the same time, give or take the watchdog's 20 s. *Likely*: the same time, and the log line of the
-RCU stall does not name its core. No link at another time.
+the same time, give or take the two seconds between readings. *Likely*: within the watchdog's 20 s,
+or the log line of the RCU stall does not name its core. No link at another time.
 
 **Evidence against.** The watchdog names another task than the one that held the core.
 """
@@ -10,7 +10,7 @@ RCU stall does not name its core. No link at another time.
 from __future__ import annotations
 
 from sexton.explain.links.cpu.burnt_core_locks_up import PATIENCE_S, another_task
-from sexton.explain.order import together
+from sexton.explain.order import READ_S, together, when
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
@@ -29,10 +29,11 @@ def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
     unnamed = not effect.entities.get("core")
     if not together(cause, effect, PATIENCE_S) or not (cores or unnamed):
         return None
-    where = f"core {', '.join(cores)}" if cores else "the stall names no core; it lies"
+    where = f"core {', '.join(cores)}" if cores else "the stall names no core;"
+    sure = bool(cores) and together(cause, effect, READ_S)
     return Bond(
-        Strength.PROVEN if cores else Strength.LIKELY,
-        f"{where} in the same seconds",
+        Strength.PROVEN if sure else Strength.LIKELY,
+        f"{where} {when(cause, effect)}",
         shared=cores,
         against=another_task(cause, effect),
     )

@@ -15,7 +15,7 @@ from sexton.detect.detectors.memory.direct_reclaim import is_ordered
 from sexton.detect.detectors.memory.memory_pressure import is_of_cgroups
 from sexton.detect.stacks import caught
 from sexton.explain.held import FEWEST, LIMIT, RECLAIM, SHORTAGE, SLACK_S, families
-from sexton.explain.order import together
+from sexton.explain.order import together, when
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
@@ -36,7 +36,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     if seen is None or seen.samples < FEWEST:
         if is_of_cgroups(cause):
             return None
-        text = "in the same seconds; kernel stacks would show whether one causes the other"
+        text = f"{when(cause, effect)}; kernel stacks would show whether one causes the other"
         return Bond(Strength.POSSIBLE, text)
     short = sum(row.samples for row in seen.rows if SHORTAGE in families(row.frames))
     limited = sum(row.samples for row in seen.rows if LIMIT in families(row.frames))

@@ -1,7 +1,7 @@
 """A NIC queue that is polled on a held core waits.
 
-**Rule.** Both must be about the same core. *Proven*: the wait lies inside the time the core was
-held, give or take the 10 s a driver waits, and that core is the one held longest, whose time is
+**Rule.** Both must be about the same core. *Proven*: the wait began while the core was held, give
+or take the two seconds between readings, and that core is the one held longest, whose time is
 known; or the core's CPU times show the kernel in nine tenths of the wait. *Likely*: the same core
 at another time (the stall is seen live, the kernel log remembers an earlier wait).
 
@@ -13,15 +13,13 @@ from __future__ import annotations
 
 from sexton.detect.detectors.cpu.saturated_core import KERNEL_SHARE
 from sexton.explain.held import core_of, kernel_share
-from sexton.explain.order import near
+from sexton.explain.order import READ_S, near, when
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.rows.event import KernelEvent
 from sexton.model.text import count, printable
 from sexton.model.window import Window
-
-PATIENCE_S = 10.0
 
 
 @link(
@@ -36,12 +34,13 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     if not cores:
         return None
     queues = ", ".join(effect.entities.get("queue", ())) or "a queue"
-    together = near(cause, effect, PATIENCE_S) and core_of(cause) in cores
-    together = together or _was_held(cores, effect, window)
-    when = "in the same seconds" if together else "at another time than the stall seen now"
+    sure = near(cause, effect, READ_S) and core_of(cause) in cores
+    words = when(cause, effect)
+    if not sure and _was_held(cores, effect, window):
+        sure, words = True, "held in the kernel while it waited"
     return Bond(
-        Strength.PROVEN if together else Strength.LIKELY,
-        f"core {', '.join(cores)} serves {queues}; {when}",
+        Strength.PROVEN if sure else Strength.LIKELY,
+        f"core {', '.join(cores)} serves {queues}; {words}",
         shared=cores,
         against=_unrequested_polls(effect, window),
     )

@@ -11,12 +11,14 @@ to do and one that does not run look alike from outside. If the core itself was 
 from __future__ import annotations
 
 from sexton.explain.links.cpu.flood_burns_core import not_overloaded
-from sexton.explain.links.network.burnt_core_starves_napi import PATIENCE_S
-from sexton.explain.order import near
+from sexton.explain.order import near, when
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
 from sexton.model.window import Window
+
+#: As long as a driver waits for a poll, and longer than a flood is read late.
+PATIENCE_S = 10.0
 
 
 @link(
@@ -35,7 +37,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     where = f"core {', '.join(cores)}" if cores else nics[0]
     return Bond(
         Strength.LIKELY if cores else Strength.POSSIBLE,
-        f"{where} is flooded and polls the queue that waited, at the same time",
+        f"{where} was flooded and polls the queue that waited, {when(cause, effect)}",
         shared=cores or nics,
         against=not_overloaded(cores, cause, window),
     )

@@ -11,7 +11,7 @@ keeps the old.
 from __future__ import annotations
 
 from sexton.explain.links.network.nic_reset_drops_connections import counted
-from sexton.explain.order import near
+from sexton.explain.order import near, when
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Evidence, Finding
@@ -41,7 +41,7 @@ def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:
     elif exceeded:
         strength, why = Strength.LIKELY, f"{exceeded[0].what}: {exceeded[0].value}"
     else:
-        strength, why = Strength.POSSIBLE, "full at the same time; no drop was counted"
+        strength, why = Strength.POSSIBLE, f"full, loss {when(cause, effect)}; no drop was counted"
     return Bond(
         strength,
         why,

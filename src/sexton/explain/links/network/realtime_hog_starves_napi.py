@@ -1,7 +1,7 @@
 """A NIC queue waits for its poll while a realtime task holds the core.
 
-**Rule.** Both must be about the same core. *Proven*: the wait lies inside the time the core was
-held, give or take the 10 s a driver waits. *Likely*: the same core at another time.
+**Rule.** Both must be about the same core. *Proven*: the wait began while the core was held, give
+or take the two seconds between readings. *Likely*: the same core at another time.
 
 **Evidence against.** Not even a realtime task delays a poll right after its interrupt; a poll waits
 only once the kernel has handed it to `ksoftirqd`.
@@ -9,8 +9,7 @@ only once the kernel has handed it to `ksoftirqd`.
 
 from __future__ import annotations
 
-from sexton.explain.links.network.burnt_core_starves_napi import PATIENCE_S
-from sexton.explain.order import near
+from sexton.explain.order import READ_S, near, when
 from sexton.explain.registry import link
 from sexton.model.chain import Bond, Strength
 from sexton.model.finding import Finding
@@ -28,11 +27,9 @@ def join(cause: Finding, effect: Finding, _window: Window) -> Bond | None:
     cores = cause.shares(effect, "core")
     if not cores:
         return None
-    at_once = near(cause, effect, PATIENCE_S)
     queues = ", ".join(effect.entities.get("queue", ())) or "a queue"
-    when = "in the same seconds" if at_once else "at another time"
     return Bond(
-        Strength.PROVEN if at_once else Strength.LIKELY,
-        f"core {', '.join(cores)} serves {queues}; {when}",
+        Strength.PROVEN if near(cause, effect, READ_S) else Strength.LIKELY,
+        f"core {', '.join(cores)} serves {queues}; {when(cause, effect)}",
         shared=cores,
     )
