@@ -5,8 +5,8 @@ and `latest` read single segments, `batches` makes rows of everything and is mea
 small tables.
 
 The window begins and ends with the span. Older readings of the same boot are used if the span has
-none: those made hourly, and log lines of the kernel and of services (live, the kernel's ring buffer
-would still hold them).
+none: those made hourly. Log lines of the kernel and of services from before are part of it (live,
+the kernel's ring buffer would still hold them), and so are names of pods, which may be gone by now.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from sexton.model.row import Row, fields_of
 from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.rows.cpu import CoreTimes, ProbeCost, SoftirqWait
 from sexton.model.rows.event import KernelEvent, KernelLog, ServiceEvent
+from sexton.model.rows.kubernetes import Container, Pod
 from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.rows.task import Thread
 from sexton.model.rows.trace import StackCount
@@ -51,8 +52,8 @@ from sexton.store.recording import JUMP_S, Recording, Segment
 R = TypeVar("R", bound=Row)
 _Batches = tuple[Batch[Any], ...]
 
-#: Log lines from before the span are part of the window; how many rows of them are read.
-_MEMORY: tuple[type[Row], ...] = (KernelEvent, RestartMark, ServiceEvent)
+#: Log lines and names from before the span are part of the window; how many rows of them are read.
+_MEMORY: tuple[type[Row], ...] = (KernelEvent, RestartMark, ServiceEvent, Container, Pod)
 _MOST_REMEMBERED = 100_000
 #: Events: most of their readings are empty and need not be kept.
 _EVENTS: tuple[type[Row], ...] = (*_MEMORY, CgroupEvent, CgroupEventGap)
