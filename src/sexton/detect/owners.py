@@ -259,8 +259,11 @@ def _add_suspects(window: Window, heaps: _Heaps, counted: dict[str, int]) -> Non
     """
     for suspect in suspects(window):
         path, name = split(suspect.path)
-        key = _most(heaps, path, path_stem(name))
-        if not name or suspect.matched <= 0:
+        alike = [key for key in heaps if key[:2] == (path, path_stem(name))]
+        key = max(alike, key=lambda key: heaps[key].dying, default=(path, path_stem(name), None))
+        others = sum(heaps[each].dying for each in alike if each != key)
+        number = suspect.matched - others  # of other pods, in the same place
+        if not name or number <= 0:
             continue
         if key in heaps:
             heap = heaps[key]
@@ -270,21 +273,14 @@ def _add_suspects(window: Window, heaps: _Heaps, counted: dict[str, int]) -> Non
             heap = _Heap(names={name})
         free = _unnamed(window, heaps, counted, path)
         if heap.listed:
-            heap.matched = min(suspect.matched, heap.listed)  # the list is complete
+            heap.matched = min(number, heap.listed)  # the list is complete
         else:
-            most = suspect.matched if free is None else heap.dying + free
-            heap.matched = min(suspect.matched, most)
+            heap.matched = min(number, number if free is None else heap.dying + free)
         if not heap.dying:
             continue  # all the dead of that directory have other names already
         heap.raise_strength(suspect.strength)
         heap.unit = suspect.owner if suspect.kind == "unit" else heap.unit
         heaps[key] = heap
-
-
-def _most(heaps: _Heaps, path: str, stem: str) -> _Key:
-    """The largest heap of this directory and stem; a new one if there is none."""
-    found = [key for key in heaps if key[:2] == (path, stem)]
-    return max(found, key=lambda key: heaps[key].dying, default=(path, stem, None))
 
 
 def _unnamed(window: Window, heaps: _Heaps, counted: dict[str, int], path: str) -> int | None:

@@ -17,7 +17,7 @@ from tests.support.trees import plant
 
 FOLDER = FIXTURES / "kubernetes" / "runtime_state"
 ID = "0f" * 32
-API = "88c00a72-09fa-4f0b-b2e7-185fcaff3b0d"
+STATIC = "5644500947433fb93886435ff316ded0"
 DNS = "caf1aa9e-c2ee-4782-ad6d-98736fa15dd2"
 SEGFAULTER = "aaaa2b4a-f398-41c0-928b-049e1cc4ec40"
 
@@ -25,8 +25,8 @@ SEGFAULTER = "aaaa2b4a-f398-41c0-928b-049e1cc4ec40"
 @pytest.mark.parametrize(
     ("name", "row"),
     [
-        ("containerd-1.7-container", ("prod", "api-7c9f4d5b6-x2k4z", "app", API, None)),
-        ("containerd-1.7-sandbox", ("prod", "api-7c9f4d5b6-x2k4z", None, API, None)),
+        ("containerd-2.1-container", ("prod", "api-node1", "sidecar", STATIC, None)),
+        ("containerd-2.1-sandbox", ("prod", "api-node1", None, STATIC, None)),
         ("containerd-1.5-container", ("prod", "api-7c9f4d5b6-x2k4z", "app", None, None)),
         ("crio-1.22-container", ("default", "segfaulter", "segfaulter", SEGFAULTER, 3)),
         ("crio-1.22-sandbox", ("default", "segfaulter", None, SEGFAULTER, None)),
@@ -40,7 +40,7 @@ def test_each_runtime(name, row):
 
 def test_all_runtimes_of_a_node_are_read_and_each_file_once(tmp_path):
     contents = {
-        f"{CONTAINERD}/{'a' * 64}/config.json": "containerd-1.7-container",
+        f"{CONTAINERD}/{'a' * 64}/config.json": "containerd-2.1-container",
         f"{CRIO}/{'b' * 64}/userdata/config.json": "crio-1.22-container",
         f"{DOCKER}/{'c' * 64}/config.v2.json": "docker-20.10-container",
     }
@@ -71,7 +71,7 @@ def test_no_runtime_and_no_permission_are_not_the_same(tmp_path, monkeypatch):
 
 
 def test_what_is_hostile_is_no_container():
-    good = json.loads((FOLDER / "containerd-1.7-container.json").read_text())
+    good = json.loads((FOLDER / "containerd-2.1-container.json").read_text())
     for key, value in (
         ("sandbox-name", ["x"]),
         ("sandbox-name", "x" * 10_000),
@@ -95,7 +95,7 @@ def test_names_with_terminal_codes_are_kept_as_read():
 
 def test_a_large_file_and_many_files_are_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(runtime_state, "MOST_NEW", 2)
-    content = (FOLDER / "containerd-1.7-container.json").read_text()
+    content = (FOLDER / "containerd-2.1-container.json").read_text()
     files = {f"{CONTAINERD}/{at:064x}/config.json": content for at in range(5)}
     files[f"{CONTAINERD}/{0:064x}/config.json"] = content + " " * runtime_state.MOST_BYTES
     reading = RuntimeState(plant(tmp_path, files))

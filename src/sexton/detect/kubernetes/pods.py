@@ -43,6 +43,8 @@ _CONTAINER = re.compile(
 )
 #: Every path with a pod or a container contains this: a quick check that rules out most.
 _HINT = re.compile(r"pod[0-9a-f]{8}|[0-9a-f]{64}")
+#: A path, or the unit of a container without its path, in a sentence.
+_IN_TEXT = re.compile(r"/[^\s,;()'\"]+|(?<![^\s(])[a-z-]+-[0-9a-f]{64}\.scope")
 #: What Kubernetes adds to the names of a workload's pods: letters of `SafeEncodeString` in
 #: k8s.io/apimachinery/pkg/util/rand, after a Deployment's hash or a CronJob's minute.
 _LETTERS = "[bcdfghjklmnpqrstvwxz2456789]"
@@ -154,6 +156,17 @@ class PodNames:
                 return part
         return None
 
+    def in_text(self, text: str) -> str:
+        """A sentence with names in place of paths and of containers' units."""
+        if not self or not _HINT.search(text):
+            return text
+
+        def named(found: re.Match[str]) -> str:
+            part = self.of(found[0])
+            return found[0] if part is None else part.words
+
+        return _IN_TEXT.sub(named, text)
+
     def common(self, paths: Iterable[str]) -> PodPart | None:
         """Whose cgroups all of these are: one container's, one pod's or one workload's."""
         parts = {self.of(path) for path in paths}
@@ -188,16 +201,16 @@ def pods(window: Window) -> PodNames:
 
 
 def with_pods(finding: Finding, window: Window) -> Finding:
-    """The finding, also about the pods whose cgroups it is about."""
-    named = pods(window) if "cgroup" in finding.entities else None
+    """The finding, also about the pods whose cgroups it is about; its summary has their names, its
+    evidence the paths."""
+    named = pods(window)
     if not named:
         return finding
-    parts = (named.of(path) for path in finding.entities["cgroup"])
+    parts = (named.of(path) for path in finding.entities.get("cgroup", ()))
     mine = finding.entities.get("pod", ())
     every = dict.fromkeys([*mine, *(printable(part.name) for part in parts if part is not None)])
-    if len(every) == len(mine):
-        return finding
-    return replace(finding, entities={**finding.entities, "pod": tuple(every)})
+    entities = {**finding.entities, "pod": tuple(every)}
+    return replace(finding, summary=named.in_text(finding.summary), entities=entities)
 
 
 def missing(window: Window, paths: Iterable[str]) -> tuple[Missing, ...]:

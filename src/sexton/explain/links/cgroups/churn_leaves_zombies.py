@@ -60,10 +60,9 @@ def _where(owners: Sequence[Owner]) -> str:
     """The owners, each with its number of zombies, the largest first."""
     number: Counter[str] = Counter()
     for owner in owners:
-        where = owner.path if owner.pod is None else owner.pod.words
-        number[where] += owner.dying or 0
+        number[owner.path] += owner.dying or 0
     if len(number) == 1:
-        return next(iter(number))
+        return owners[0].path
     named = [f"{path} ({zombies:,})" for path, zombies in number.most_common(_SHOWN)]
     more = [f"{len(number) - _SHOWN} more"] if len(number) > _SHOWN else []
     *first, last = [*named, *more]
