@@ -25,7 +25,7 @@ from sexton.series.cores import Hold
 
 OTHER = "other"
 #: What names the culprit at the root of a chain, the most specific first.
-_CULPRITS = ("pod", "unit", "cgroup", "task", "nic", "job", "core")
+_CULPRITS = ("container", "pod", "unit", "cgroup", "task", "nic", "job", "core")
 
 
 def judged(window: Window, diagnosis: Diagnosis) -> Samples:

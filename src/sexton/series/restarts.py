@@ -10,6 +10,9 @@ stop clear it, so it can go down. The rules:
 - a step counts only if the main process was started again (`main_start_us` changed), if that is
   known: otherwise the counter was increased for a start that never happened;
 - a manual restart changes the start time and not the counter: it does not count.
+
+A container of a pod is restarted by the kubelet, which numbers its logs: each number with the time
+of its start is a mark like one of the journal.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.model.counters import delta
+from sexton.model.rows.kubernetes import Container
 from sexton.model.rows.unit import RestartMark, Unit
 from sexton.model.window import Columns, Key, Window
 from sexton.series.rates import F64, Bools, carried
@@ -144,6 +148,43 @@ def _restarts(window: Window) -> dict[str, Restarts]:
         settings = None if delay is None or ran is None else delay + ran
         total = max(counted.since_boot, total, recent)
         found[name] = Restarts(recent, seconds, total, counted.rebased, (mean, median), settings)
+    return found
+
+
+class ContainerRestarts(NamedTuple):
+    """Restarts of one container of a pod; `last_s` is when it was started last (UNIX)."""
+
+    restarts: Restarts
+    last_s: float
+
+
+def containers(window: Window) -> Mapping[tuple[str, str, str], ContainerRestarts]:
+    """By namespace, pod and container; without those whose restart count was not read."""
+    return window.keep("container restarts", lambda: _containers(window))
+
+
+def _containers(window: Window) -> dict[tuple[str, str, str], ContainerRestarts]:
+    marks: dict[tuple[str, ...], dict[int, RestartMark]] = defaultdict(dict)
+    for batch in window.batches(Container) or ():
+        for row in batch.rows:
+            if row.name is not None and row.restarts is not None:
+                at = batch.wall_s if row.started_s is None else row.started_s
+                key = (row.namespace, row.pod, row.name, row.pod_uid or "")
+                marks[key].setdefault(row.restarts, RestartMark(row.name, row.restarts, at))
+    found: dict[tuple[str, str, str], ContainerRestarts] = {}
+    for (namespace, pod, name, _), by_count in marks.items():
+        mine = sorted(by_count.values(), key=attrgetter("wall_s", "counter"))
+        total, periods = marked(mine)
+        steps = (
+            delta(before.counter, after.counter) or 0
+            for before, after in pairwise(mine)
+            if before.wall_s < after.wall_s and window.start <= after.wall_s <= window.end
+        )
+        median = float(np.median(periods)) if periods else None
+        made = Restarts(sum(steps), window.seconds, total, False, (None, median), None)
+        known = found.get((namespace, pod, name))
+        if known is None or known.last_s < mine[-1].wall_s:  # else of a pod of the same name
+            found[namespace, pod, name] = ContainerRestarts(made, mine[-1].wall_s)
     return found
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.errors import SourceAbsent
-from sexton.host.host import open_host
+from sexton.host.archive import ArchiveFiles
+from sexton.host.host import Host, open_host
 from sexton.model.rows.kubernetes import Container
 from sexton.sources.kubernetes import names
 from sexton.sources.kubernetes.container_logs import PATH, ContainerLogs, parse, parse_target
@@ -40,7 +41,10 @@ def test_only_new_links_are_given_again_and_gone_ones_are_forgotten(tmp_path):
     link = f"a_b_c-{ID}.log -> /var/log/pods/b_a_{UID}/c/0.log"
     link_logs(tmp_path, [link])
     reading = ContainerLogs(open_host(str(tmp_path)))
-    assert list(reading.collect()) == [Container(ID, "b", "a", "c", UID, 0)]
+    (row,) = reading.collect()
+    assert row == Container(ID, "b", "a", "c", UID, 0, row.started_s)
+    made_s = os.lstat(tmp_path / "var/log/containers" / f"a_b_c-{ID}.log").st_mtime
+    assert row.started_s == made_s
     assert list(reading.collect()) == []
     other = link.replace("0f", "1e").replace("0.log", "1.log")
     link_logs(tmp_path, [other])
@@ -63,7 +67,9 @@ def test_everything_is_given_again_after_an_hour(tmp_path):
 
 
 def test_an_archive_has_names_without_targets(tmp_path):
-    host = plant(tmp_path, {f"{PATH}/a_b_c-{ID}.log": ""})
+    files = ArchiveFiles()
+    files.add_file(f"{PATH}/a_b_c-{ID}.log", b"")
+    host = Host(files, live=False)
     assert list(ContainerLogs(host).collect()) == [Container(ID, "b", "a", "c", None, None)]
 
 

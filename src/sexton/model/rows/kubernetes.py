@@ -14,8 +14,8 @@ class Container(Row):
     """One container of a pod, running or dead, by the id that its cgroup has.
 
     `name` is `None` for the pod's sandbox (the pause container). `restarts` is how often the
-    kubelet had started this container of the pod before. `pod_uid` and `restarts` are `None` where
-    they were not read.
+    kubelet had started this container of the pod before, `started_s` (UNIX) when it started it this
+    time. `pod_uid`, `restarts` and `started_s` are `None` where they were not read.
     """
 
     id: str
@@ -24,6 +24,7 @@ class Container(Row):
     name: str | None
     pod_uid: str | None
     restarts: int | None
+    started_s: float | None = None
 
 
 @row

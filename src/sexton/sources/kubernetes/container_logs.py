@@ -4,7 +4,8 @@ The kubelet makes a symbolic link per container when it starts it, and removes i
 container: one dead container of each is kept by default. The link's name has the container's id and
 names (`legacyLogSymlink` in pkg/kubelet/kuberuntime/legacy.go), its target the pod's uid and how
 often this container was started before (`BuildContainerLogsDirectory` and `buildContainerLogsPath`
-in helpers.go). Readable without root on most nodes. A listing::
+in helpers.go). When the link was made is when the container was started. Readable without root on
+most nodes. A listing::
 
     api-7c9f_prod_app-0f3a….log -> /var/log/pods/prod_api-7c9f_0a1b2c3d-…/app/57.log
 
@@ -84,7 +85,13 @@ class ContainerLogs(Reading):
         if known is None:
             return None
         uid, restarts = parse_target(self._target(entry))
-        return Container(known.id, known.namespace, known.pod, known.name, uid, restarts)
+        return Container(*known, uid, restarts, self._made_s(entry))
+
+    def _made_s(self, entry: str) -> float | None:
+        try:
+            return self._files.status(f"{PATH}/{entry}").modified_s
+        except SourceError:
+            return None
 
     def _target(self, entry: str) -> str:
         try:
