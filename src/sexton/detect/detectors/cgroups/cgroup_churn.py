@@ -75,7 +75,7 @@ def _find_creator(finding: Finding, window: Window) -> list[Step]:
     title="cgroup churn",
     story="Cgroups were created and removed in a loop",
     lanes=("memcgs", "restarts"),
-    about=("cgroup", "unit"),
+    about=("cgroup", "unit", "pod"),
     answers={"cgroup": 2, "unit": 2},
     advice=Advice(Stage.STOP, _find_creator),
     yields_to=crash_looping_unit.NAME,

@@ -157,7 +157,7 @@ def _stop(finding: Finding, _window: Window) -> list[Step]:
     title="crash-looping unit",
     story="A unit crashes and restarts",
     lanes=("restarts", "memcgs"),
-    about=("unit", "cgroup"),
+    about=("unit", "cgroup", "container", "pod"),
     answers={"unit": 1},
     essential=4,
     advice=Advice(Stage.STOP, _stop),

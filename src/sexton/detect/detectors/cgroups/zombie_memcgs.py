@@ -142,7 +142,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
     title="zombie memcgs",
     story="Removed memory cgroups stayed in memory",
     lanes=("memcgs", "cores"),
-    about=("cgroup", "unit"),
+    about=("cgroup", "unit", "pod"),
     answers={"cgroup": 1, "unit": 3},
     essential=1,
     advice=Advice(Stage.FREE, _free),
