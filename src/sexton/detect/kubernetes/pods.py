@@ -116,6 +116,16 @@ class PodPart(NamedTuple):
         return f"container {self.container} of {pods}" if self.container is not None else pods
 
     @property
+    def fields(self) -> dict[str, str]:
+        """For JSON, escaped; without `container` if it is not one's.
+
+        >>> PodPart("prod", "api-7c9").fields
+        {'namespace': 'prod', 'pod': 'api-7c9'}
+        """
+        parts = {"namespace": self.namespace, "pod": self.pod, "container": self.container}
+        return {key: printable(name) for key, name in parts.items() if name is not None}
+
+    @property
     def family(self) -> PodPart:
         """The same of any pod of its workload.
 

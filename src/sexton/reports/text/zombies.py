@@ -109,23 +109,13 @@ def zombies_json(found: Tally) -> dict[str, Any]:
                 "path": printable(owner.path),
                 "names": None if owner.names is None else printable(owner.names),
                 "unit": None if owner.unit is None else printable(owner.unit),
-                **_pod_json(owner),
+                **({} if owner.pod is None else owner.pod.fields),
                 **picked(owner, "dying", "bytes", "method"),
                 "strength": owner.strength.value,
             }
             for owner in found.owners
         ],
     }
-
-
-def _pod_json(owner: Owner) -> dict[str, str]:
-    """Only of what has a name."""
-    if owner.pod is None:
-        return {}
-    parts = {"namespace": owner.pod.namespace, "pod": owner.pod.pod}
-    if owner.pod.container is not None:
-        parts["container"] = owner.pod.container
-    return {key: printable(name) for key, name in parts.items()}
 
 
 def _growth_json(found: Tally) -> dict[str, Any]:
