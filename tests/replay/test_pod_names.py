@@ -16,6 +16,7 @@ from sexton.model.rows.kubernetes import Container, Pod
 from sexton.model.window import Batch
 from sexton.replay.span import between
 from sexton.replay.window import RecordedWindow
+from sexton.series.restarts import containers
 from sexton.store.recording import Recording
 from tests.support.recordings import WALL_S, write_sealed
 
@@ -32,7 +33,7 @@ def batch(at: int, *rows: Row) -> Batch[Any]:
 @pytest.mark.parametrize("names", NAMES, ids=["plain", "odd"])
 def test_a_pod_that_died_at_two_has_its_name_at_nine(tmp_path: Path, names: tuple[str, str]):
     namespace, pod = names
-    container = Container(ID, namespace, pod, "app", UID, 57)
+    container = Container(ID, namespace, pod, "app", UID, 57, WALL_S + 900)
     first: dict[type[Row], list[Batch[Any]]] = {
         Container: [batch(1000, container), batch(1010)],
         Pod: [batch(1000, Pod(UID, namespace, pod)), batch(1010)],
@@ -50,6 +51,8 @@ def test_a_pod_that_died_at_two_has_its_name_at_nine(tmp_path: Path, names: tupl
     part = pods(window).of(PATH)
     assert part is not None
     assert (part.namespace, part.pod, part.container) == (namespace, pod, "app")
+    known = containers(window)[namespace, pod, "app"]
+    assert (known.restarts.total, known.restarts.recent, known.last_s) == (57, 0, WALL_S + 900)
     (owner,) = owners(window)
     assert owner.pod == part
     assert names_for(f"pod {namespace}/{pod}", window)["pod"]

@@ -52,15 +52,17 @@ from sexton.store.recording import JUMP_S, Recording, Segment
 R = TypeVar("R", bound=Row)
 _Batches = tuple[Batch[Any], ...]
 
-#: Log lines and names from before the span are part of the window; how many rows of them are read.
-_MEMORY: tuple[type[Row], ...] = (KernelEvent, RestartMark, ServiceEvent, Container, Pod)
+#: Log lines from before the span are part of the window; how many rows of them are read.
+_MEMORY: tuple[type[Row], ...] = (KernelEvent, RestartMark, ServiceEvent)
 _MOST_REMEMBERED = 100_000
 #: Events: most of their readings are empty and need not be kept.
-_EVENTS: tuple[type[Row], ...] = (*_MEMORY, CgroupEvent, CgroupEventGap)
+_EVENTS: tuple[type[Row], ...] = (*_MEMORY, CgroupEvent, CgroupEventGap, Container, Pod)
+#: Names, of which `distinct` also gives those from before the span. There are too many for rows.
+_NAMES: tuple[type[Row], ...] = (Container, Pod)
 #: Rows about a moment, which are not valid later.
 _OF_A_MOMENT: tuple[type[Row], ...] = (
     CoreTimes, Thread, CgroupEvent, CgroupEventGap, SoftirqWait, ProbeCost, StackCount,
-    Alarm, Mark, RecorderNote, RecorderCost, KernelLog, *_MEMORY,
+    Alarm, Mark, RecorderNote, RecorderCost, KernelLog, *_MEMORY, *_NAMES,
 )  # fmt: skip
 #: A table with more rows than this is not kept in memory as rows.
 _MOST_KEPT = 200_000
@@ -180,9 +182,12 @@ class RecordedWindow(Window):
         return cast("Iterator[R]", self._reader.changes(kind, fields or fields_of(kind)))
 
     def distinct(self, kind: type[Row], fields: Sequence[str]) -> list[tuple[Any, ...]]:
-        if self._held(kind):
+        if self._held(kind) and kind not in _NAMES:
             return super().distinct(kind, fields)
-        return self._reader.distinct(kind, fields)
+        found = self._reader.distinct(kind, fields)
+        if kind in _NAMES and self._before is not None:
+            found = list(dict.fromkeys([*self._before.distinct(kind, fields), *found]))
+        return found
 
     def earlier(self, kind: type[R]) -> tuple[Batch[R], ...]:
         return self.keep(("earlier", kind), lambda: tuple(self._older_events(kind)))
@@ -190,6 +195,8 @@ class RecordedWindow(Window):
     def read(self, kind: type[Row]) -> bool:
         if self._reader.having(kind):
             return self.keep(("read", kind), lambda: self._reader.readable(kind))
+        if kind in _NAMES and self._before is not None and self._before.having(kind):
+            return True
         return self.batches(kind) is not None
 
     def why_missing(self, kind: type[Row]) -> SourceState:

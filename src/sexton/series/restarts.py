@@ -18,7 +18,7 @@ of its start is a mark like one of the journal.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
@@ -33,6 +33,7 @@ from sexton.model.window import Columns, Key, Window
 from sexton.series.rates import F64, Bools, carried
 
 FIELDS = ("restarts", "main_start_us")
+_STARTS = ("namespace", "pod", "name", "pod_uid", "restarts", "started_s")
 COUNTED_BY = "systemd's NRestarts and the journal"
 
 
@@ -163,14 +164,26 @@ def containers(window: Window) -> Mapping[tuple[str, str, str], ContainerRestart
     return window.keep("container restarts", lambda: _containers(window))
 
 
-def _containers(window: Window) -> dict[tuple[str, str, str], ContainerRestarts]:
-    marks: dict[tuple[str, ...], dict[int, RestartMark]] = defaultdict(dict)
+def _starts(window: Window) -> Iterator[tuple[tuple[str, ...], int, float]]:
+    """Each start that was read: whose, its number, and when (UNIX)."""
+    for *whose, number, started_s in window.distinct(Container, _STARTS):
+        if whose[2] is not None and not (_is_unknown(number) or _is_unknown(started_s)):
+            yield (*whose[:3], whose[3] or ""), int(number), float(started_s)
     for batch in window.batches(Container) or ():
         for row in batch.rows:
-            if row.name is not None and row.restarts is not None:
-                at = batch.wall_s if row.started_s is None else row.started_s
+            if row.name is not None and row.restarts is not None and row.started_s is None:
                 key = (row.namespace, row.pod, row.name, row.pod_uid or "")
-                marks[key].setdefault(row.restarts, RestartMark(row.name, row.restarts, at))
+                yield key, row.restarts, batch.wall_s
+
+
+def _is_unknown(number: float | None) -> bool:
+    return number is None or bool(np.isnan(number))
+
+
+def _containers(window: Window) -> dict[tuple[str, str, str], ContainerRestarts]:
+    marks: dict[tuple[str, ...], dict[int, RestartMark]] = defaultdict(dict)
+    for key, number, at in _starts(window):
+        marks[key].setdefault(number, RestartMark(key[2], number, at))
     found: dict[tuple[str, str, str], ContainerRestarts] = {}
     for (namespace, pod, name, _), by_count in marks.items():
         mine = sorted(by_count.values(), key=attrgetter("wall_s", "counter"))

@@ -29,6 +29,7 @@ from typing import NamedTuple
 from sexton.detect.findings import unread
 from sexton.detect.rows_read import remembered
 from sexton.model.finding import Finding, Missing
+from sexton.model.row import fields_of
 from sexton.model.rows.kubernetes import Container, Pod
 from sexton.model.text import printable
 from sexton.model.window import Window
@@ -205,8 +206,8 @@ def common(parts: Iterable[PodPart]) -> PodPart | None:
 def pods(window: Window) -> PodNames:
     """Every name that the window knows, also of what died before it."""
     names = PodNames()
-    names.add(window.all(Pod) or ())
-    names.add(window.all(Container) or ())
+    for kind in (Pod, Container):
+        names.add(kind(*values) for values in window.distinct(kind, fields_of(kind)))
     return names
 
 

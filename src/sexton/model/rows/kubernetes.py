@@ -1,7 +1,7 @@
 """Pods and containers: what names the cgroups below `kubepods`.
 
 Both tables are events: a row is recorded when its name is first read or changes, and again every
-hour. So what died before a window still has its name in it. Names are kept as read.
+ten minutes. So what died before a window still has its name in it. Names are kept as read.
 """
 
 from __future__ import annotations

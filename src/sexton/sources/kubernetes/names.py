@@ -1,7 +1,8 @@
 """What the sources of names share: limits, and which names are new.
 
 A node has some hundred containers and few of them change between two readings. So only what is new
-is parsed and recorded; once an hour everything is, because old segments of a recording are deleted.
+is parsed and recorded; every ten minutes everything is, because old segments of a recording are
+deleted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sexton.host.host import Host
 
 #: Of one directory. A kubelet runs 110 pods by default, and keeps one dead container of each.
 MOST = 10_000
-AGAIN_S = 3600.0
+AGAIN_S = 600.0
 #: Longer than a kubelet's API server accepts: DNS subdomains and labels, RFC 1123.
 _MOST_LETTERS = 253
 _UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
@@ -46,7 +47,7 @@ def is_name(text: object) -> bool:
 
 
 class News:
-    """Gives each name of a directory once, as long as it stays there, and all of them hourly."""
+    """Gives each name of a directory once while it stays there, and all of them every so often."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
