@@ -124,7 +124,7 @@ def detect(window: Window) -> Finding:
 
 
 def _whose(family: Family) -> str:
-    return f"matching {family.shown}" if family.pod is None else f"of {family.pod.words}"
+    return f"matching {family.shown}" if family.pod is None else f"({family.pod.words})"
 
 
 def families(window: Window) -> list[Family]:
