@@ -33,7 +33,7 @@ from sexton.model.window import Columns, Key, Window
 from sexton.series.rates import F64, Bools, carried
 
 FIELDS = ("restarts", "main_start_us")
-_STARTS = ("namespace", "pod", "name", "pod_uid", "restarts", "started_s")
+_STARTS = ("id", "namespace", "pod", "name", "pod_uid", "restarts", "started_s")
 COUNTED_BY = "systemd's NRestarts and the journal"
 
 
@@ -153,10 +153,12 @@ def _restarts(window: Window) -> dict[str, Restarts]:
 
 
 class ContainerRestarts(NamedTuple):
-    """Restarts of one container of a pod; `last_s` is when it was started last (UNIX)."""
+    """Restarts of one container of a pod; `last_s` is when it was started last (UNIX), `id` its id
+    since then."""
 
     restarts: Restarts
     last_s: float
+    id: str
 
 
 def containers(window: Window) -> Mapping[tuple[str, str, str], ContainerRestarts]:
@@ -164,16 +166,17 @@ def containers(window: Window) -> Mapping[tuple[str, str, str], ContainerRestart
     return window.keep("container restarts", lambda: _containers(window))
 
 
-def _starts(window: Window) -> Iterator[tuple[tuple[str, ...], int, float]]:
-    """Each start that was read: whose, its number, and when (UNIX)."""
-    for *whose, number, started_s in window.distinct(Container, _STARTS):
+def _starts(window: Window) -> Iterator[tuple[tuple[str, ...], RestartMark]]:
+    """Each start that was read, with the container's id as its unit, and whose it was."""
+    for name, *whose, number, started_s in window.distinct(Container, _STARTS):
         if whose[2] is not None and not (_is_unknown(number) or _is_unknown(started_s)):
-            yield (*whose[:3], whose[3] or ""), int(number), float(started_s)
+            mark = RestartMark(name, int(number), float(started_s))
+            yield (*whose[:3], whose[3] or ""), mark
     for batch in window.batches(Container) or ():
         for row in batch.rows:
             if row.name is not None and row.restarts is not None and row.started_s is None:
                 key = (row.namespace, row.pod, row.name, row.pod_uid or "")
-                yield key, row.restarts, batch.wall_s
+                yield key, RestartMark(row.id, row.restarts, batch.wall_s)
 
 
 def _is_unknown(number: float | None) -> bool:
@@ -182,8 +185,8 @@ def _is_unknown(number: float | None) -> bool:
 
 def _containers(window: Window) -> dict[tuple[str, str, str], ContainerRestarts]:
     marks: dict[tuple[str, ...], dict[int, RestartMark]] = defaultdict(dict)
-    for key, number, at in _starts(window):
-        marks[key].setdefault(number, RestartMark(key[2], number, at))
+    for key, mark in _starts(window):
+        marks[key].setdefault(mark.counter, mark)
     found: dict[tuple[str, str, str], ContainerRestarts] = {}
     for (namespace, pod, name, _), by_count in marks.items():
         mine = sorted(by_count.values(), key=attrgetter("wall_s", "counter"))
@@ -197,7 +200,7 @@ def _containers(window: Window) -> dict[tuple[str, str, str], ContainerRestarts]
         made = Restarts(sum(steps), window.seconds, total, False, (None, median), None)
         known = found.get((namespace, pod, name))
         if known is None or known.last_s < mine[-1].wall_s:  # else of a pod of the same name
-            found[namespace, pod, name] = ContainerRestarts(made, mine[-1].wall_s)
+            found[namespace, pod, name] = ContainerRestarts(made, mine[-1].wall_s, mine[-1].unit)
     return found
 
 

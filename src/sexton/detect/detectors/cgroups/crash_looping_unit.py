@@ -47,6 +47,7 @@ from sexton.detect.registry import (
 )
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cgroup import CgroupDir
 from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
@@ -74,13 +75,16 @@ SEEN = Threshold(
     "restarts in the window",
     "enough to measure its period; below that its settings are used",
 )
+BACK_OFF = Threshold(
+    "back off", 300, "s between restarts", "the longest that a kubelet waits (MaxContainerBackOff)"
+)
 _STARTS = 5
 KUBELET = "numbers and times of its logs, /var/log/containers"
 #: With these a unit that ended cleanly would not have been started again.
 _ONLY_AFTER_FAULTS = frozenset({"on-failure", "on-abnormal", "on-abort", "on-watchdog"})
 _MOST = 8
 _NEVER = Restarts(0, 0.0, 0, False, (None, None), None)
-_ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT, SEEN)
+_ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT, SEEN, BACK_OFF)
 
 
 class _Loop(NamedTuple):
@@ -226,11 +230,14 @@ def _is_loop(loop: _Loop, window: Window) -> bool:
 
 def _containers(window: Window) -> Iterator[_Loop]:
     """Containers in a loop. Back-off grows to 5 min, so a short window may not show a restart: then
-    the last two starts tell."""
+    the last two starts tell, or that it is dead so soon after its last one."""
+    live = [row.path for row in window.latest(CgroupDir) or ()]
     for (namespace, pod, name), counted in containers(window).items():
         part, known = PodPart(namespace, pod, name), counted.restarts
-        every = known.period_s(SEEN.value)
-        lasts = every is not None and window.end - counted.last_s <= 2 * every <= 2 * RARELY.value
+        every, age = known.period_s(SEEN.value), window.end - counted.last_s
+        lasts = every is not None and age <= 2 * every <= 2 * RARELY.value
+        if not lasts and live and known.total >= WAITING.value and age <= 2 * BACK_OFF.value:
+            lasts = not any(counted.id in path for path in live)
         if known.recent >= AGAIN.value or (known.total >= WAITING.value and lasts):
             yield _Loop(Seen(_unlisted(part.words), None), known, part)
 
