@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from sexton.cli.deaths import Ledger, Outcome, _line, _require_trace, watch
+from sexton.cli.deaths import Ledger, Outcome, _as_json, _line, _require_trace, watch
 from sexton.errors import CommandError
 from sexton.host.host import open_host
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent
+from sexton.model.rows.kubernetes import Pod
 from sexton.model.window import SourceState, Window
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import sources_of
@@ -82,6 +83,17 @@ def test_paths_are_aligned_whatever_the_line_says(kind):
     moment = time.strftime("%H:%M:%S", time.localtime(5.4))
     assert lines[0].startswith(f" {moment}  ")
     assert {line.index("/a") for line in lines} == {56}
+
+
+def test_a_pod_is_named_beside_its_path():
+    ledger = Ledger()
+    ledger.names.add([Pod("a" * 32, "prod", "api\x1b")])
+    died = Outcome("zombie", f"/kubepods/pod{'a' * 32}/x", 0.0, 5.4)
+    part = ledger.names.of(died.path)
+    assert _line(died, Window({}), part).endswith("/x  (pod prod/api\\x1b)")
+    found = json.loads(_as_json(died, Window({}), part))
+    assert (found["namespace"], found["pod"]) == ("prod", "api\\x1b")
+    assert "container" not in found
 
 
 def test_after_a_gap_a_missing_release_proves_nothing():

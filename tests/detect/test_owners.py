@@ -14,6 +14,7 @@ from sexton.model.rows.cgroup import (
     CgroupStat,
     OfflineMemcg,
 )
+from sexton.model.rows.kubernetes import Container, Pod
 from sexton.model.rows.unit import Unit
 from tests.support.windows import make_window
 
@@ -285,3 +286,41 @@ def test_hostile_names_are_kept_raw_for_those_who_must_open_them():
     name = "/x/\x1b[2J<script>\udcff"
     (owner,) = owners(make_window([(0.0, [*live("/x"), OfflineMemcg(name)])]))
     assert owner.exact == name
+
+
+POD, CRON = "/kubepods/burstable/pod" + "a" * 32, "/kubepods/besteffort"
+
+
+def ids(first: int, number: int) -> list[str]:
+    return [f"{at:064x}" for at in range(first, first + number)]
+
+
+def test_dead_containers_are_named_by_their_pod_however_long_ago_it_was_named():
+    apps, others = ids(0, 6), ids(100, 4)
+    names = [
+        *(Container(name, "prod", "api", "app", "a" * 32, at) for at, name in enumerate(apps)),
+        Pod("a" * 32, "prod", "api"),
+    ]
+    events = [removed(at, f"{POD}/{name}") for at, name in enumerate([*apps, *others])]
+    window = make_window(
+        [(0.0, [*names, *events]), (10.0, live(POD))], empty=[CgroupEvent, Container, Pod]
+    )
+    app, rest = owners(window)
+    assert (app.path, app.dying, app.called) == (POD, 6, "container app of pod prod/api")
+    assert (rest.path, rest.dying, rest.called) == (POD, 4, "pod prod/api")
+    assert app.shown == f"{POD}/*"
+
+
+def test_dead_pods_are_named_by_their_workload():
+    jobs = [Pod(f"{at:032x}", "ops", f"report-28391{at:03}-x2k4z") for at in range(40)]
+    more = [Pod(f"{at:032x}", "test", f"rare-{at}") for at in range(100, 102)]
+    events = [removed(at, f"{CRON}/pod{pod.uid}") for at, pod in enumerate([*jobs, *more])]
+    window = make_window([(0.0, [*jobs, *more, *events]), (10.0, live(CRON))], empty=[CgroupEvent])
+    found = [(owner.called, owner.dying) for owner in owners(window)]
+    assert found == [("pods ops/report-*", 40), (f"{CRON}/pod*", 2)]
+
+
+def test_a_pod_without_a_name_stays_a_path():
+    events = [removed(at, f"{POD}/{name}") for at, name in enumerate(ids(0, 6))]
+    (owner,) = owners(make_window([(0.0, events), (10.0, live(POD))], empty=[CgroupEvent]))
+    assert owner.called == owner.shown == f"{POD}/*"

@@ -21,6 +21,7 @@ from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupDir, OfflineMemcg
 from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.kubernetes import Container, Pod
 from sexton.model.rows.net import NetDevice
 from sexton.model.rows.task import Process, Thread
 from sexton.model.rows.trace import StackCount
@@ -36,6 +37,7 @@ NAMES = {
     "unit": ("ecs.service", "kubelet.service", "logs.timer", "logs.service"),
     "task": ("kubelet[2113]", "kubelet[2113/2140]", "ecs-agent[77]"),
     "cgroup": ("/system.slice/ecs.service", "/kubepods/pod1/c1"),
+    "pod": ("prod/api-7c9f4d5b6-x2k4z", "prod/db-0", "test/db-0"),
     "mount": ("/", "/data"),
     "device": ("sda1", "nvme0n1"),
     "job": ("job 17 died",),
@@ -58,6 +60,9 @@ NAMES = {
         ("ecs.service", "unit", "ecs.service"),
         ("  ecs.service ", "unit", "ecs.service"),
         ("logs.timer", "unit", "logs.timer"),
+        ("pod prod/db-0", "pod", "prod/db-0"),
+        ("prod/db-0", "pod", "prod/db-0"),
+        ("pod api-7c9f4d5b6-x2k4z", "pod", "prod/api-7c9f4d5b6-x2k4z"),
         ("kubelet", "unit", "kubelet.service"),
         ("task kubelet", "task", "kubelet"),
         ("kubelet[2113]", "task", "kubelet[2113]"),
@@ -259,3 +264,18 @@ def test_junk_is_never_more_than_not_found(said: str, others: list[str]):
 def test_no_task_is_missed_for_how_its_name_begins(name: str, said: str):
     found = [each for each in candidates(f"task {said}", {"task": (name,)}) if each.kind == "task"]
     assert bool(found) == (_is_task(said, name) or _is_task(f"task {said}", name))
+
+
+def test_a_pod_is_named_with_its_namespace_where_two_have_its_name():
+    assert candidates("pod db-0", NAMES) == ()
+    assert nearest("prod/db-1", NAMES)[0] == "prod/db-0"
+    assert "prod/api-7c9f4d5b6-x2k4z" in nearest("api-7c9f", NAMES)
+
+
+def test_a_window_knows_pods_of_both_tables_and_findings_about_their_workload():
+    rows = (Pod("u", "prod", "db-0"), Container("i", "prod", "api-7c9f4d5b6-x2k4z", "app", None, 0))
+    window = Window({kind: [Batch(1.0, 1.0, (row,))] for row in rows for kind in (type(row),)})
+    assert set(names_of(window)["pod"]) == {"prod/db-0", "prod/api-7c9f4d5b6-x2k4z"}
+    left = Finding("x", Verdict.PRESENT, Severity.WARNING, "s", {"pod": ("prod/api-*",)})
+    assert concerns(left, Subject("pod", "prod/api-7c9f4d5b6-x2k4z"))
+    assert not concerns(left, Subject("pod", "prod/db-0"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.detect.registry import all_detectors
+from sexton.detect.registry import all_detectors, answering
 from sexton.explain.diagnosis import diagnose
 from sexton.explain.subject import KINDS, candidates, names_for, names_of
 from sexton.explain.why import answer, likeliest, through
@@ -230,7 +230,8 @@ def test_of_two_of_one_name_the_one_that_is_in_trouble_is_meant():
 
 def test_every_kind_has_its_questions_and_every_question_a_detector():
     asked = {kind for detector in all_detectors() for kind in detector.answers or ()}
-    assert asked == {*KINDS} - {"symptom"}
+    assert asked == {*KINDS} - {"symptom", "pod"}
+    assert answering("pod") == answering("cgroup")
     for kind in asked:
         ranks = [
             detector.answers[kind]

@@ -13,6 +13,7 @@ from sexton.host.host import open_host
 from sexton.model.row import Row
 from sexton.record.companions import Companion
 from sexton.record.recorder import Options, Recorder
+from sexton.sources import registry
 from sexton.sources.registry import Source
 from sexton.store.recording import Recording
 from sexton.store.retention import Limits
@@ -82,7 +83,7 @@ def moments(directory: Path, kind: type[Row]) -> list[float]:
     ]
 
 
-class Reading:
+class Reading(registry.Reading):
     """A source's reading that does what the test wants."""
 
     def __init__(self, collect: Callable[[], list[Row]]) -> None:

@@ -15,13 +15,13 @@ from sexton.model.rows.memory import VmCounter
 from sexton.model.rows.net import NetDevice
 from sexton.record import sampler as sampling
 from sexton.record.sampler import Sampler
-from sexton.sources.registry import Source
+from sexton.sources.registry import Reading, Source
 from tests.record.running import wait_until
 
 HOST = Host(LiveFiles(), live=True)
 
 
-class Counter:
+class Counter(Reading):
     """A source that counts how often it was read, opened and closed."""
 
     def __init__(self, collect=None):
@@ -209,3 +209,15 @@ def test_forget_keeps_the_newest_batch_of_each_kind():
         sampler.run(0.2)
         sampler.forget(time.monotonic() + 100)
         assert len(sampler.window().batches(VmCounter)) == 1
+
+
+def test_what_a_reading_left_out_is_the_detail_of_its_state():
+    class Cut(Reading):
+        def collect(self):
+            self.note = "only 3 of 9 entries were read"
+            return []
+
+    source = Source("x.y", "/x", (VmCounter,), 0.0, 1.0, "", Cut)
+    with Sampler(Host(LiveFiles(), live=True), [source]) as sampler:
+        (state,) = sampler.run(0.0).states.values()
+    assert (state.state, state.detail) == ("ok", "only 3 of 9 entries were read")

@@ -101,3 +101,8 @@ def test_a_tree_names_no_file_of_an_archive_and_no_group_to_join(tmp_path, capsy
     assert text.count("journal: not in this tree") == 2
     assert "/commands/" not in text
     assert "systemd-journal" not in text
+
+
+def test_an_available_source_says_what_it_left_out():
+    cut = "only 10,000 of 100,000 entries of /var/log/pods were read"
+    assert cut in sources_text([line("ok", CoreTimes, cut)], 120)

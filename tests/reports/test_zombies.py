@@ -17,6 +17,7 @@ from sexton.model.rows.cgroup import (
     CgroupStat,
     OfflineMemcg,
 )
+from sexton.model.rows.kubernetes import Container, Pod
 from sexton.model.rows.node import Node
 from sexton.model.window import Batch, SourceState, Window
 from sexton.reports.text.zombies import tally, zombies_json, zombies_text
@@ -203,3 +204,40 @@ def test_an_archive_is_not_watched_again(
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
+
+
+POD = "/kubepods/burstable/pod" + "a" * 32
+
+
+def left_by_pod(*names: Row) -> Window:
+    events = [
+        CgroupEvent("rmdir", at, f"{POD}/{at:064x}", int((1 + at / 100) * 1e9)) for at in range(6)
+    ]
+    states = [SourceState("kubernetes.pod_logs", "/var/log/pods", "denied", "Permission denied")]
+    batches: dict[type[Row], list[Batch]] = {
+        CgroupCensus: [batch(0.0, census(3)), batch(10.0, census(9))],
+        CgroupEvent: [batch(2.0, *events), batch(10.0)],
+        CgroupDir: [batch(10.0, CgroupDir("/", 1, 1), CgroupDir(POD, 2, 0))],
+    }
+    for row in names:
+        batches.setdefault(type(row), []).append(batch(0.0, row))
+    return Window(batches, states, {Pod: "kubernetes.pod_logs"})
+
+
+def test_owners_have_the_names_of_pods_in_text_and_json():
+    containers = [Container(f"{at:064x}", "prod", "a\x1bb", "app", None, at) for at in range(6)]
+    window = left_by_pod(*containers)
+    text, found = zombies_text(tally(window), window, 110), zombies_json(tally(window))
+    assert "container app of pod prod/a\\x1bb" in text
+    (owner,) = [owner for owner in found["owners"] if owner["names"]]
+    named = {key: owner[key] for key in ("path", "namespace", "pod", "container")}
+    assert named == {"path": POD, "namespace": "prod", "pod": "a\\x1bb", "container": "app"}
+
+
+def test_a_path_without_a_name_stays_and_says_what_would_name_it():
+    window = left_by_pod()
+    text, found = zombies_text(tally(window), window, 110), zombies_json(tally(window))
+    assert f"{POD}/*" in text
+    assert " name pods  /var/log/pods: permission denied" in text
+    assert "→ sudo sexton zombies" in text
+    assert "pod" not in found["owners"][0]

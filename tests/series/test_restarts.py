@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.cli.fix import verify
+from sexton.model.rows.kubernetes import Container
 from sexton.model.rows.unit import RestartMark, Unit
-from sexton.model.window import Batch, columns_of
+from sexton.model.window import Batch, Window, columns_of
 from sexton.prevent.audit import wanted_sources
 from sexton.series import restarts
 from sexton.series.restarts import FIELDS, RestartCount
@@ -113,3 +114,38 @@ def test_whatever_counts_restarts_reads_systemd_and_the_journal():
         {kind for source in all_sources() if source.id in verify._SOURCES for kind in source.rows},
     ):
         assert {Unit, RestartMark} <= kinds
+
+
+def container(restarts: int | None, started_s: float | None = None, uid: str = "u") -> Container:
+    return Container(f"{restarts}", "prod", "api", "app", uid, restarts, started_s)
+
+
+def of_containers(*readings: Sequence[Container], start: float = 0.0) -> dict[str, object]:
+    read = [Batch(float(at), at, tuple(rows)) for at, rows in enumerate(readings, int(start))]
+    return dict(restarts.containers(Window({Container: read})))
+
+
+def test_a_containers_restarts_are_steps_of_its_log_numbers_at_the_time_of_its_start():
+    # At the first reading the dead one before it still has its log.
+    rows = [container(56, -300.0), container(57, -10.0)]
+    found = of_containers(rows, [], [container(58, 1.5)], [container(60, 2.9)])
+    known = found["prod", "api", "app"]
+    assert (known.restarts.recent, known.restarts.total, known.last_s) == (3, 60, 2.9)
+    assert known.restarts.period_s(5) == 11.5
+
+
+def test_without_start_times_the_first_reading_is_the_baseline():
+    found = of_containers([container(56), container(57)], [], [container(58)])
+    known = found["prod", "api", "app"].restarts
+    assert (known.recent, known.total) == (1, 58)
+    assert of_containers([container(57)])["prod", "api", "app"].restarts.recent == 0
+
+
+def test_what_was_not_read_is_no_restart():
+    assert of_containers([container(None)], [container(None)]) == {}
+
+
+def test_a_pod_that_was_made_anew_counts_from_its_own_start():
+    found = of_containers([container(57, -5.0)], [container(0, 0.5, "v")], [container(1, 1.5, "v")])
+    known = found["prod", "api", "app"].restarts
+    assert (known.recent, known.total) == (1, 1)

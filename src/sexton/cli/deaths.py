@@ -17,15 +17,18 @@ from typing import NamedTuple
 from sexton.cli.output import has_cursor
 from sexton.detect.deaths import GRACE
 from sexton.detect.growth import latest_count
+from sexton.detect.kubernetes.pods import PodNames, PodPart
 from sexton.errors import CommandError
 from sexton.host.host import open_host
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
+from sexton.model.rows.kubernetes import Container, Pod
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
 from sexton.record.sampler import Sampler
 from sexton.sources.registry import sources_of
 
 _SCHEMA = "sexton.death/1"
+_READ = (CgroupEvent, CgroupCensus, Container, Pod)
 _CLEAR = "\r\x1b[K"
 _TICK_S = 0.25
 _FULL = "more were removed at once than the trace buffer holds"
@@ -48,7 +51,7 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """Removed cgroups whose outcome is not yet known, and totals."""
+    """Removed cgroups whose outcome is not yet known, totals, and the names of pods so far."""
 
     open: dict[int, CgroupEvent] = field(default_factory=dict)
     zombies: dict[int, CgroupEvent] = field(default_factory=dict)
@@ -59,6 +62,7 @@ class Ledger:
     became: int = 0
     unsure: int = 0
     lost: int = 0
+    names: PodNames = field(default_factory=PodNames)
 
     def gap(self, lost: int) -> None:
         """Note lost events: the releases of all open cgroups may be among them."""
@@ -131,7 +135,7 @@ def watch(root: str, limit_s: float | None, *, as_json: bool = False) -> int:
         for number in (signal.SIGTERM, signal.SIGINT)
     ]
     try:
-        with Sampler(host, sources_of(CgroupEvent, CgroupCensus)) as sampler:
+        with Sampler(host, sources_of(*_READ)) as sampler:
             return _follow(sampler, limit_s, as_json=as_json)
     finally:
         for number, handler in before:
@@ -177,11 +181,15 @@ def _print_new(sampler: Sampler, ledger: Ledger, seen_s: float, *, as_json: bool
     events = [row for batch in batches if batch.mono_s > seen_s for row in batch.rows]
     gaps = [batch for batch in window.batches(CgroupEventGap) or () if batch.mono_s > seen_s]
     lost = sum(row.lost for batch in gaps for row in batch.rows)
+    ledger.names.add(window.all(Pod) or ())
+    ledger.names.add(window.all(Container) or ())
     events.sort(key=lambda event: event.mono_ns)
     now_s = batches[-1].mono_s if batches else seen_s
     clear = _CLEAR if has_cursor(sys.stdout) and not as_json else ""
     for outcome in ledger.feed(events, now_s):
-        print(clear + (_as_json(outcome, window) if as_json else _line(outcome, window)))
+        part = ledger.names.of(outcome.path)
+        made = _as_json(outcome, window, part) if as_json else _line(outcome, window, part)
+        print(clear + made)
     if lost:
         ledger.gap(lost)
         line = {"schema": _SCHEMA, "state": "lost", "events": lost}
@@ -189,7 +197,7 @@ def _print_new(sampler: Sampler, ledger: Ledger, seen_s: float, *, as_json: bool
     return now_s
 
 
-def _line(outcome: Outcome, window: Window) -> str:
+def _line(outcome: Outcome, window: Window, part: PodPart | None = None) -> str:
     moment = time.strftime("%H:%M:%S", time.localtime(window.wall(outcome.at_s)))
     words = {
         "released": f"freed after {seconds(outcome.after_s)}",
@@ -197,15 +205,17 @@ def _line(outcome: Outcome, window: Window) -> str:
         "doubtful": f"not freed after {seconds(outcome.after_s)}, or event lost",
         "freed": f"freed after {seconds(outcome.after_s)} as a zombie",
     }
-    return f" {moment}  {words[outcome.kind]:43}  {printable(outcome.path)}"
+    whose = "" if part is None else f"  ({printable(part.words)})"
+    return f" {moment}  {words[outcome.kind]:43}  {printable(outcome.path)}{whose}"
 
 
-def _as_json(outcome: Outcome, window: Window) -> str:
+def _as_json(outcome: Outcome, window: Window, part: PodPart | None = None) -> str:
     return json.dumps(
         {
             "schema": _SCHEMA,
             "died": round(window.wall(outcome.died_s), 3),
             "path": printable(outcome.path),
+            **({} if part is None else part.fields),
             "state": outcome.kind,
             "after_s": round(outcome.after_s, 6),
         }

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.detect.deaths import Deaths, deaths
+from sexton.detect.kubernetes.pods import PodPart, pods
 from sexton.detect.owners import placer
 from sexton.detect.rows_read import remembered
 from sexton.detect.stems import container, join, path_stem, pattern, split, unit_of
@@ -29,7 +30,7 @@ _FEWEST_GAPS = 4
 class Family:
     """Cgroups of similar names that died below one directory. `open_s` are the times of death of
     those that were not released yet, `kept_s` of those that were not within the grace; `unsure` is
-    of how many nobody knows, since events were lost.
+    of how many nobody knows, since events were lost. `pod` is whose they were, if it has a name.
 
     `released`, `unsure`, `kept_s` and `open_s` stay empty if nothing was traced.
     """
@@ -42,6 +43,7 @@ class Family:
     kept_s: list[float] = field(default_factory=list)
     open_s: list[float] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
+    pod: PodPart | None = None
 
     @property
     def kept(self) -> int:
@@ -50,6 +52,11 @@ class Family:
     @property
     def shown(self) -> str:
         return join(self.path, pattern(self.names))
+
+    @property
+    def called(self) -> str:
+        """The pod or container, else where they were."""
+        return self.shown if self.pod is None else self.pod.words
 
     @property
     def exact(self) -> str | None:
@@ -125,7 +132,8 @@ def _from_events(window: Window, traced: Deaths) -> Churn:
         if id(death) in kept:
             family.kept_s.append(death.died_s)
         family.times_s.append(death.died_s)
-    return Churn(_busiest(families.values()), traced.births, traced.seconds, traced)
+    found = _busiest(window, families.values())
+    return Churn(found, traced.births, traced.seconds, traced)
 
 
 def _from_directories(window: Window) -> Churn | None:
@@ -139,7 +147,7 @@ def _from_directories(window: Window) -> Churn | None:
         family = families.setdefault((path, path_stem(name)), Family(path))
         family.names.add(name)
         family.deaths += times
-    return Churn(_busiest(families.values()), moved.births, edges[1] - edges[0], None)
+    return Churn(_busiest(window, families.values()), moved.births, edges[1] - edges[0], None)
 
 
 def _cut_short(window: Window) -> bool:
@@ -153,5 +161,10 @@ def _cut_short(window: Window) -> bool:
     return False
 
 
-def _busiest(families: Iterable[Family]) -> tuple[Family, ...]:
-    return tuple(sorted(families, key=lambda family: (-family.kept, -family.deaths, family.path)))
+def _busiest(window: Window, families: Iterable[Family]) -> tuple[Family, ...]:
+    """The busiest first, with the pods they belonged to."""
+    named = pods(window)
+    found = sorted(families, key=lambda family: (-family.kept, -family.deaths, family.path))
+    for family in found if named else ():
+        family.pod = named.common(join(family.path, name) for name in family.names)
+    return tuple(found)

@@ -181,7 +181,7 @@ def _unreleased(seen: Churn, traced: Deaths) -> Undecided | None:
     found = _going_on(seen, traced)
     if found is None or 2 * found[1].seconds < traced.seconds or seen.births * 2 < found[1].number:
         return None
-    return Undecided(found[1].number, traced.seconds, found[0].shown)
+    return Undecided(found[1].number, traced.seconds, found[0].called)
 
 
 def _by_releases(
@@ -214,7 +214,7 @@ def _by_releases(
         return None
     most_certain = max(proven, key=lambda stretch: stretch.certain)
     others = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    shown = f"{found[0][0].shown}{others}"
+    shown = f"{found[0][0].called}{others}"
     return Leak(most_certain.number, most_certain.seconds, counted[-1].dying, shown, TRACED)
 
 
@@ -240,7 +240,7 @@ def _by_growth(seen: Churn, traced: Deaths, counted: Sequence[Count]) -> Leak | 
     if grew is None or grew < CONFIRMED * stretch.number or seen.births * 2 < stretch.number:
         return None
     method = f"{TRACED}; {COUNTED}"
-    return Leak(stretch.number, stretch.seconds, counted[-1].dying, family.shown, method)
+    return Leak(stretch.number, stretch.seconds, counted[-1].dying, family.called, method)
 
 
 def _by_counts(window: Window, counted: Sequence[Count]) -> Leak | None:

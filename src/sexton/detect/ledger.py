@@ -21,13 +21,13 @@ What would make it wrong: two causes whose numbers happen to agree; counters cle
 zombies from before that were freed meanwhile.
 
 Candidates are units (by `NRestarts` and the journal's restart counters), timers (by their interval)
-and containers (by the ids that disappeared in the window): ecs-init and kubelet recreate a
-container forever without restarting a unit, so `NRestarts` stays 0.
+and containers (by the ids that disappeared in the window, and a kubelet's restart count): ecs-init
+and kubelet recreate a container forever without restarting a unit, so `NRestarts` stays 0.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -35,6 +35,7 @@ from typing import NamedTuple
 from sexton.detect.deaths import Deaths, already_dying, deaths
 from sexton.detect.detectors.cgroups.crash_looping_unit import SEEN
 from sexton.detect.growth import ENOUGH, dying_below, growth, latest_count
+from sexton.detect.kubernetes.pods import PodPart, pods
 from sexton.detect.registry import Threshold
 from sexton.detect.rows_read import remembered
 from sexton.detect.stems import container, join, path_stem, split
@@ -117,21 +118,34 @@ def containers(window: Window, traced: Deaths | None, named: Iterable[str]) -> I
     before = Counter(named)
     recent: Counter[tuple[str, str]] = Counter()
     total: Counter[tuple[str, str]] = Counter()
+    parts: dict[tuple[str, str], set[PodPart | None]] = defaultdict(set)
+    whose = pods(window)
     for path in {*went, *before}:
         kind = container(path)
         if kind is not None:
-            recent[f"{kind}s", pattern_of(path)] += went[path]
-            total[f"{kind}s", pattern_of(path)] += max(went[path], before[path])
+            key = f"{kind}s", pattern_of(path)
+            recent[key] += went[path]
+            total[key] += max(went[path], before[path])
+            parts[key].add(whose.of(path))
+    counted = restarted.containers(window)
     for (owner, path), number in total.items():
         new = recent[owner, path]
+        period_s = span_s / new if new > 1 and span_s > 0 else None
+        one = next(iter(parts[owner, path])) if len(parts[owner, path]) == 1 else None
+        mine = None
+        if one is not None:
+            mine = counted.get((one.namespace, one.pod, one.container or ""))
+        if mine is not None:
+            number = max(number, mine.restarts.total)
+            period_s = mine.restarts.period_s(SEEN.value) or period_s
         yield Account(
-            owner=owner,
+            owner=owner if one is None else one.words,
             path=path,
             kind="container",
             total=number,
             recent=new,
             active=new > 1,
-            period_s=span_s / new if new > 1 and span_s > 0 else None,
+            period_s=period_s,
         )
 
 

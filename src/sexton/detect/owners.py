@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 
 from sexton.detect.deaths import already_dying, deaths
 from sexton.detect.growth import dying_below, growth, latest_count
+from sexton.detect.kubernetes.pods import PodPart, common, pods
 from sexton.detect.ledger import suspects
 from sexton.detect.rows_read import remembered
 from sexton.detect.stems import join, path_stem, pattern, split, unit_of
@@ -43,6 +44,8 @@ LISTED = "listed as offline by lru_gen"
 COUNTED = "cgroup.stat"
 LEDGER = "restart counts"
 RESIDUAL = "residual bytes of removed children"
+#: Pods of a workload with a smaller part of the dead of a directory are not named one by one.
+_SMALL = 5  # %
 #: In the method of bytes that include some of the directory's own.
 UPPER_BOUND = "upper bound"
 
@@ -53,9 +56,9 @@ class Owner:
 
     `dying` is `None` if only bytes are known, `bytes` if only a count is. `names` is the name or
     the pattern of the dead below `path`, relative to it (``ecs.service``, ``run-*``); `unit` the
-    systemd unit they belonged to. `strength` is how certain the attribution is. `grown_bytes` is
-    how much `bytes` grew within the window, negative if they shrank; `None` if nothing comparable
-    was read before.
+    systemd unit they belonged to, `pod` the pod or container, if it has a name. `strength` is how
+    certain the attribution is. `grown_bytes` is how much `bytes` grew within the window, negative
+    if they shrank; `None` if nothing comparable was read before.
     """
 
     path: str
@@ -66,11 +69,17 @@ class Owner:
     unit: str | None
     names: str | None = None
     grown_bytes: int | None = None
+    pod: PodPart | None = None
 
     @property
     def shown(self) -> str:
         """`path` with `names`, for display."""
         return join(self.path, self.names or "")
+
+    @property
+    def called(self) -> str:
+        """The pod or container, else where it was."""
+        return self.shown if self.pod is None else self.pod.words
 
     @property
     def exact(self) -> str | None:
@@ -80,9 +89,10 @@ class Owner:
 
 @dataclass(slots=True)
 class _Heap:
-    """The dead of one stem below one live directory."""
+    """The dead of one stem below one live directory, and of one kind of pod."""
 
     names: set[str] = field(default_factory=set)
+    pods: set[PodPart] = field(default_factory=set)
     traced: int = 0
     before: int = 0
     listed: int = 0
@@ -107,15 +117,18 @@ class _Heap:
         self.strength = max(self.strength, strength, key=lambda item: item.rank)
 
     def add(self, other: _Heap, above: str) -> None:
-        """Add the dead of a heap below `above`, a directory that is gone."""
-        self.names |= {f"{above}/{name}" for name in other.names}
+        """Add the dead of a heap below `above`, a directory that is gone; "" if it is not."""
+        self.names |= {f"{above}/{name}".lstrip("/") for name in other.names}
+        self.pods |= other.pods
         self.traced += other.traced
         self.before += other.before
         self.listed += other.listed
         self.raise_strength(other.strength)
 
 
-_Heaps = dict[tuple[str, str], _Heap]
+#: A live directory, a stem, and the workload whose pods they were, if they have a name.
+_Key = tuple[str, str, PodPart | None]
+_Heaps = dict[_Key, _Heap]
 
 
 @remembered
@@ -128,23 +141,32 @@ def owners(window: Window) -> tuple[Owner, ...]:
     below = dying_below(window)
     heaps = _named(window)
     _lift(window, heaps, below)
+    _merge_small(heaps)
     counted = {path: number for path, number in below.items() if number}
     _add_suspects(window, heaps, counted)
     unit_at = {
         unit.cgroup.rstrip("/"): unit.name for unit in window.latest(Unit) or () if unit.cgroup
     }
     found: list[Owner] = []
-    for (path, _), heap in heaps.items():
+    for (path, _, _), heap in heaps.items():
         names = pattern(heap.names)
         whole = join(path, names)
         unit = heap.unit or unit_at.get(whole) or unit_of(whole)
-        found.append(Owner(path, heap.dying, None, heap.method, heap.strength, unit, names))
+        owner = Owner(path, heap.dying, None, heap.method, heap.strength, unit, names)
+        found.append(replace(owner, pod=common(heap.pods)))
     for path, number in counted.items():
-        rest = number - sum(heap.dying for (parent, _), heap in heaps.items() if parent == path)
+        rest = number - sum(heap.dying for (parent, *_), heap in heaps.items() if parent == path)
         if rest > 0:
             unit = unit_at.get(path) or unit_of(path)
             found.append(Owner(path, rest, None, COUNTED, Strength.LIKELY, unit))
-    return tuple(sorted(_with_bytes(window, found), key=_order))
+    return tuple(sorted(_with_pods(window, _with_bytes(window, found)), key=_order))
+
+
+def _with_pods(window: Window, found: Iterable[Owner]) -> Iterator[Owner]:
+    """Name the pods whose own directory is all that is known."""
+    named = pods(window)
+    for owner in found:
+        yield owner if owner.pod is not None else replace(owner, pod=named.of(owner.path))
 
 
 def _order(owner: Owner) -> tuple[int, int, int, int, str]:
@@ -156,14 +178,16 @@ def _order(owner: Owner) -> tuple[int, int, int, int, str]:
 
 def _named(window: Window) -> _Heaps:
     """The dead whose paths are known, by live directory and stem."""
-    place = placer(window)
+    place, named = placer(window), pods(window)
     heaps: _Heaps = defaultdict(_Heap)
 
     def counted(paths: Iterable[str]) -> Iterator[tuple[_Heap, int]]:
         for dead, number in Counter(paths).items():
             path, name = place(dead)
-            heap = heaps[path, path_stem(name)]
+            pod = named.of(dead)
+            heap = heaps[path, path_stem(name), pod.family if pod is not None else None]
             heap.names.add(name)
+            heap.pods |= set() if pod is None else {pod}
             yield heap, number
 
     traced = deaths(window)
@@ -192,7 +216,7 @@ def _lift(window: Window, heaps: _Heaps, below: dict[str, int]) -> None:
     below one that has a count, was not there yet or has no dead.
     """
     place = placer(window)
-    for path in sorted({path for path, _ in heaps} - {"/"}, key=len, reverse=True):
+    for path in sorted({path for path, *_ in heaps} - {"/"}, key=len, reverse=True):
         parent, above = place(path)
         if path not in below and parent not in below:
             continue
@@ -200,7 +224,17 @@ def _lift(window: Window, heaps: _Heaps, below: dict[str, int]) -> None:
         if sum(heaps[key].dying for key in here) <= 2 * below.get(path, 0):
             continue
         for key in here:
-            heaps[parent, path_stem(f"{above}/{key[1]}")].add(heaps.pop(key), above)
+            heaps[parent, path_stem(f"{above}/{key[1]}"), key[2]].add(heaps.pop(key), above)
+
+
+def _merge_small(heaps: _Heaps) -> None:
+    """Put workloads with few of a directory's dead together: a hundred names say nothing."""
+    total: Counter[tuple[str, str]] = Counter()
+    for (path, stem, _), heap in heaps.items():
+        total[path, stem] += heap.dying
+    for path, stem, pod in list(heaps):
+        if pod is not None and heaps[path, stem, pod].dying * 100 < _SMALL * total[path, stem]:
+            heaps[path, stem, None].add(heaps.pop((path, stem, pod)), "")
 
 
 def placer(window: Window) -> Callable[[str], tuple[str, str]]:
@@ -225,8 +259,11 @@ def _add_suspects(window: Window, heaps: _Heaps, counted: dict[str, int]) -> Non
     """
     for suspect in suspects(window):
         path, name = split(suspect.path)
-        key = (path, path_stem(name))
-        if not name or suspect.matched <= 0:
+        alike = [key for key in heaps if key[:2] == (path, path_stem(name))]
+        key = max(alike, key=lambda key: heaps[key].dying, default=(path, path_stem(name), None))
+        others = sum(heaps[each].dying for each in alike if each != key)
+        number = suspect.matched - others  # of other pods, in the same place
+        if not name or number <= 0:
             continue
         if key in heaps:
             heap = heaps[key]
@@ -236,10 +273,9 @@ def _add_suspects(window: Window, heaps: _Heaps, counted: dict[str, int]) -> Non
             heap = _Heap(names={name})
         free = _unnamed(window, heaps, counted, path)
         if heap.listed:
-            heap.matched = min(suspect.matched, heap.listed)  # the list is complete
+            heap.matched = min(number, heap.listed)  # the list is complete
         else:
-            most = suspect.matched if free is None else heap.dying + free
-            heap.matched = min(suspect.matched, most)
+            heap.matched = min(number, number if free is None else heap.dying + free)
         if not heap.dying:
             continue  # all the dead of that directory have other names already
         heap.raise_strength(suspect.strength)
@@ -250,7 +286,7 @@ def _add_suspects(window: Window, heaps: _Heaps, counted: dict[str, int]) -> Non
 def _unnamed(window: Window, heaps: _Heaps, counted: dict[str, int], path: str) -> int | None:
     """How many of the dead below `path` have no known owner; on v1 those of the whole node."""
     if counted:
-        here = sum(heap.dying for (parent, _), heap in heaps.items() if parent == path)
+        here = sum(heap.dying for (parent, *_), heap in heaps.items() if parent == path)
         return max(counted.get(path, 0) - here, 0)
     census = latest_count(window)
     if census is None or census.dying is None:

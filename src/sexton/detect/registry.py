@@ -35,6 +35,7 @@ from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 import sexton.detect.detectors
 from sexton.detect.findings import missing, reason, unknown
+from sexton.detect.kubernetes.pods import with_pods
 from sexton.detect.rows_read import witness
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Finding, Missing, Severity, Verdict
@@ -268,7 +269,8 @@ class Detector:
             seen = witness(window)
             with seen.noting() as noted:
                 finding = self._by_averages(self.detect(seen), window, noted)
-            return replace(finding, rows=seen.rows(noted), essential=self.essential)
+            rows = seen.rows(noted)
+            return replace(with_pods(finding, seen), rows=rows, essential=self.essential)
         states = list(dict.fromkeys(window.why_missing(kind) for kind in lacking))
         found = unknown(self.id, reason(states[0]), map(missing, states))
         return replace(found, essential=self.essential)
@@ -383,7 +385,11 @@ def is_marked(finding: Finding) -> bool:
 
 
 def answering(kind: str) -> tuple[str, ...]:
-    """Ids of the detectors that help to answer `sexton why` about this kind, best first."""
+    """Ids of the detectors that help to answer `sexton why` about this kind, best first.
+
+    A pod is known by its cgroups.
+    """
+    kind = "cgroup" if kind == "pod" else kind
     ranks = {check.id: (check.answers or {}).get(kind) for check in all_detectors()}
     known = {name: rank for name, rank in ranks.items() if rank is not None}
     return tuple(sorted(known, key=known.__getitem__))

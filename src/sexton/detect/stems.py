@@ -21,12 +21,14 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from sexton.detect.kubernetes.pods import POD, UID
+
 _ESCAPE = r"\\x[0-9a-f]{2}|"  # systemd's escape of one character: part of the name, kept
 #: Tried in order: the last letter of ``pod`` is a hexadecimal digit, too.
 _IDS = tuple(
     re.compile(_ESCAPE + pattern, re.IGNORECASE | re.ASCII)
     for pattern in (
-        r"(?<=pod)[0-9a-f]{8}[-_0-9a-f]{20,}"
+        rf"(?<=pod){UID}"
         r"|[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}",  # a UUID, as pods have
         r"(?=[a-f]*[0-9])[0-9a-f]{8,}",  # a hash or a container id
     )
@@ -43,7 +45,7 @@ _RUNTIMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("CRI-O container", r"crio-(conmon-)?[0-9a-f]{12,}.*"),
         ("podman container", r"libpod-(conmon-|payload-)?[0-9a-f]{12,}.*"),
         ("docker container", r"docker-[0-9a-f]{12,}\.scope"),
-        ("Kubernetes pod", r"(kubepods-.*)?pod[0-9a-f]{8}[-_0-9a-f]{20,}(\.slice)?"),
+        ("Kubernetes pod", POD),
         ("LXC container", r"lxc\.(payload|monitor)\..+"),
         ("container", r"[0-9a-f]{64}"),
     )

@@ -27,6 +27,7 @@ from sexton.detect import kernel_log
 from sexton.detect.deaths import deaths
 from sexton.detect.detectors.cpu import saturated_core, soft_lockups
 from sexton.detect.kernel_log import Burst, Line
+from sexton.detect.kubernetes.pods import pods
 from sexton.detect.resets import logged
 from sexton.explain.aligned.layout import LEAST_EVENTS, Plan
 from sexton.explain.subject import is_named
@@ -61,6 +62,7 @@ def occasions(
         "core": (f"stall of core {name}", f"stalls of core {name}", _held),
         "unit": (f"exit of {name}", f"exits of {name}", _ends),
         "cgroup": (f"cgroup removal under {name}", f"cgroup removals under {name}", _deaths),
+        "pod": (f"cgroup removal of {name}", f"cgroup removals of {name}", _deaths_of_pod),
         "job": (f"mark of {name}", f"marks of {name}", _marks),
         "function": (f"burst of {name}", f"bursts of {name}", _caught),
     }.get(subject.kind, ("", "", _nothing))
@@ -176,6 +178,14 @@ def _deaths(subject: Subject, window: Window) -> _Found:
     traced = deaths(window)
     for death in traced.all if traced is not None else ():
         if is_named(subject, "cgroup", printable(death.path)):
+            yield death.died_s
+
+
+def _deaths_of_pod(subject: Subject, window: Window) -> _Found:
+    traced, named = deaths(window), pods(window)
+    for death in traced.all if traced is not None and named else ():
+        part = named.of(death.path)
+        if part is not None and is_named(subject, "pod", printable(part.name)):
             yield death.died_s
 
 

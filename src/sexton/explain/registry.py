@@ -27,6 +27,7 @@ from functools import cache
 from typing import NamedTuple
 
 import sexton.explain.links
+from sexton.detect.kubernetes.pods import pods
 from sexton.detect.rows_read import witness
 from sexton.model.chain import Bond, Link
 from sexton.model.diagnosis import Step
@@ -56,6 +57,10 @@ class Rule(NamedTuple):
             found = self.join(cause, effect, seen)
         if found is None:
             return None
+        named = pods(seen)
+        found = found._replace(
+            sentence=named.in_text(found.sentence), against=tuple(map(named.in_text, found.against))
+        )
         both = {row.table: row for row in (*cause.rows, *effect.rows)}
         theirs = tuple(both[name] for name in sorted(both))
         return Link(self.id, cause.id, effect.id, *found, rows=seen.rows(noted) or theirs)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from sexton.detect.block_devices import is_part
+from sexton.detect.kubernetes.pods import PodPart
 from sexton.detect.registry import detector_ids
 from sexton.errors import CommandError
 from sexton.model.finding import Finding
@@ -30,6 +31,7 @@ from sexton.model.rows.cgroup import (
 from sexton.model.rows.cpu import CoreTimes, IrqAffinity
 from sexton.model.rows.event import KernelEvent, ServiceEvent
 from sexton.model.rows.filesystem import Filesystem
+from sexton.model.rows.kubernetes import Container, Pod
 from sexton.model.rows.net import NetDevice, Nic, NicQueue
 from sexton.model.rows.recorder import Mark
 from sexton.model.rows.task import Process, ProcessCgroup, Thread
@@ -41,8 +43,8 @@ from sexton.model.window import Window
 
 #: In the order in which a bare name is tried.
 KINDS = (
-    "nic", "queue", "unit", "task", "cgroup", "mount", "device", "job", "core", "irq", "symptom",
-    "function",
+    "nic", "queue", "unit", "task", "pod", "cgroup", "mount", "device", "job", "core", "irq",
+    "symptom", "function",
 )  # fmt: skip
 #: Words before a name, and the kind they mean.
 WORDS = {
@@ -51,7 +53,7 @@ WORDS = {
     "task": "task", "process": "task", "thread": "task", "pid": "task", "cgroup": "cgroup",
     "job": "job", "mark": "job", "symptom": "symptom", "finding": "symptom",
     "function": "function", "symbol": "function", "mount": "mount", "filesystem": "mount",
-    "disk": "device",
+    "disk": "device", "pod": "pod",
 }  # fmt: skip
 #: Kinds whose names are bare numbers: these need a word before them.
 _NUMBERED = ("core", "irq")
@@ -135,6 +137,12 @@ _MORE_COLUMNS: tuple[_Column, ...] = (
 )  # fmt: skip
 
 
+#: Pods, each by namespace and name.
+_PODS: tuple[tuple[type[Row], tuple[str, str]], ...] = (
+    (Pod, ("namespace", "name")), (Container, ("namespace", "pod")),
+)  # fmt: skip
+
+
 #: Tables that hold most names and are cheap to read.
 QUICK_TABLES: frozenset[type[Row]] = frozenset(
     {CoreTimes, Nic, NetDevice, NicQueue, Process, Thread}
@@ -142,6 +150,7 @@ QUICK_TABLES: frozenset[type[Row]] = frozenset(
 #: Every table with names of what is on a node, and log lines that contain some.
 NAME_TABLES: frozenset[type[Row]] = QUICK_TABLES | {
     *(table for _, table, _ in (*_NUMBERS, *_COLUMNS, *_MORE_COLUMNS)),
+    *(table for table, _ in _PODS),
     KernelEvent,
     ServiceEvent,
 }
@@ -175,6 +184,8 @@ def _named(window: Window, *, numbered: bool = True) -> Iterator[tuple[str, str]
     for nic, queue in window.distinct(NicQueue, ("nic", "queue")):
         if queue is not None:
             yield "queue", f"{nic}:{queue}"
+    for table, fields in _PODS:
+        yield from (("pod", f"{names[0]}/{names[1]}") for names in window.distinct(table, fields))
     called = {row.frames: None for row in window.latest(StackCount) or ()}
     yield from (("function", name) for name in {name for pair in called for name in pair})
     for comm, pid in window.distinct(Process, ("comm", "pid")):
@@ -256,6 +267,8 @@ def _of_kind(kind: str, text: str, names: Names, *, by_pid: bool = False) -> Ite
     elif kind == "cgroup":
         below = any(name == wanted or name.startswith(wanted.rstrip("/") + "/") for name in known)
         named = wanted if wanted.startswith("/") and below else _by_part(text, known)
+    elif kind == "pod":
+        named = wanted if wanted in known else _by_name(wanted, known)
     elif kind == "device":
         named = wanted if any(is_part(name, wanted) for name in known) else None
     elif kind == "job":
@@ -264,6 +277,16 @@ def _of_kind(kind: str, text: str, names: Names, *, by_pid: bool = False) -> Ite
         named = wanted if wanted in known else None
     if named is not None:
         yield Subject(kind, named)
+
+
+def _by_name(text: str, pods: Iterable[str]) -> str | None:
+    """The only pod with this name in any namespace.
+
+    >>> _by_name("api", ("prod/api", "prod/db")), _by_name("api", ("prod/api", "test/api"))
+    ('prod/api', None)
+    """
+    found = [pod for pod in pods if pod.partition("/")[2] == text]
+    return found[0] if len(found) == 1 else None
 
 
 def _by_part(text: str, paths: Iterable[str]) -> str | None:
@@ -342,9 +365,16 @@ def is_named(subject: Subject, kind: str, name: str) -> bool:
     True
     >>> is_named(Subject("core", "5"), "irq", "5")
     False
+
+    A pod is one of its workload's, which a finding about many of them names.
+
+    >>> is_named(Subject("pod", "prod/api-7c9f4d5b6-x2k4z"), "pod", "prod/api-*")
+    True
     """
     if subject.kind == "task":
         return kind == "task" and _is_task(subject.name, name)
+    if subject.kind == "pod" and kind == "pod":
+        return name in (subject.name, workload_of(subject.name))
     if subject.kind == "unit" and kind == "cgroup":
         return subject.name in name.split("/")
     if subject.kind == "cgroup" and kind == "cgroup":
@@ -356,6 +386,12 @@ def is_named(subject: Subject, kind: str, name: str) -> bool:
     if subject.kind == "device" and kind == "device":
         return is_part(name, subject.name) or is_part(subject.name, name)
     return kind == subject.kind and name == subject.name
+
+
+def workload_of(pod: str) -> str:
+    """``NAMESPACE/WORKLOAD-*`` of a pod's name."""
+    namespace, _, name = pod.partition("/")
+    return PodPart(namespace, name).family.name
 
 
 def concerns(finding: Finding, subject: Subject) -> bool:

@@ -79,7 +79,7 @@ CHAIN = Family(
 )  # fmt: skip
 CHAIN_INFO = Family(
     "sexton_chain_info",
-    "The same chain in words, and the unit, cgroup or task at its root; always 1.",
+    "The same chain in words, and the container, unit, cgroup or task at its root; always 1.",
     ("root", "symptom", "sentence", "culprit"), 5,
 )  # fmt: skip
 

@@ -26,7 +26,7 @@ from sexton.series.cores import Hold
 
 OTHER = "other"
 #: What names the culprit at the root of a chain, the most specific first.
-_CULPRITS = ("unit", "cgroup", "task", "nic", "job", "core")
+_CULPRITS = ("container", "pod", "unit", "cgroup", "task", "nic", "job", "core")
 
 
 def judged(window: Window, diagnosis: Diagnosis) -> Samples:
@@ -87,8 +87,8 @@ def _memcgs(samples: Samples, window: Window, findings: Mapping[str, Finding]) -
     found = leak(window)
     samples.add(f.LEAK, found.per_second if found is not None else 0.0)
     census = latest_count(window)
-    counted = [owner for owner in owners(window) if owner.dying and owner.shown != OTHER]
-    listed = _numbered((owner.shown, owner.dying or 0) for owner in counted)[: f.OWNERS.most - 1]
+    counted = [owner for owner in owners(window) if owner.dying and owner.called != OTHER]
+    listed = _numbered((owner.called, owner.dying or 0) for owner in counted)[: f.OWNERS.most - 1]
     for name, number in listed:
         samples.add(f.OWNERS, number, name)
     if census is not None and census.dying is not None:

@@ -48,11 +48,12 @@ _GONE = {errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ELOOP}
 
 
 class FileStatus(NamedTuple):
-    """The part of `stat` that we use."""
+    """The part of `stat` that we use; `modified_s` (UNIX) is `None` in an archive."""
 
     inode: int
     links: int
     is_dir: bool
+    modified_s: float | None = None
 
 
 class Directory(NamedTuple):  # not a dataclass: a walk makes ten thousand
@@ -282,7 +283,8 @@ def _link_target(name: str, directory: int) -> str | None:
 
 
 def _status(result: os.stat_result) -> FileStatus:
-    return FileStatus(result.st_ino, result.st_nlink, stat.S_ISDIR(result.st_mode))
+    is_dir = stat.S_ISDIR(result.st_mode)
+    return FileStatus(result.st_ino, result.st_nlink, is_dir, result.st_mtime)
 
 
 def _read_record(descriptor: int, path: str, limit: int) -> bytes:

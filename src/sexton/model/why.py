@@ -40,7 +40,7 @@ class Subject:
         >>> Subject("core", "5").words, Subject("nic", "eth0").words, Subject("irq", "61").words
         ('core 5', 'eth0', 'interrupt 61')
         """
-        before = {"core": "core ", "irq": "interrupt ", "queue": "queue "}
+        before = {"core": "core ", "irq": "interrupt ", "queue": "queue ", "pod": "pod "}
         name = self.name.replace("_", " ") if self.kind == "symptom" else self.name
         return before.get(self.kind, "") + name
 

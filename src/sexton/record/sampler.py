@@ -460,7 +460,7 @@ class Sampler:
 
     def _keep(self, slot: _Slot, answer: Answer) -> None:
         slot.reads += 1
-        slot.state, slot.detail = "ok", ""
+        slot.state, slot.detail = "ok", "" if slot.reading is None else slot.reading.note
         mono_s, wall_s = self.host.moment or answer.moment
         sorted_rows: dict[type[Row], list[Row]] = {kind: [] for kind in slot.source.rows}
         for row in answer.result:

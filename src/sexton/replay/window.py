@@ -5,8 +5,8 @@ and `latest` read single segments, `batches` makes rows of everything and is mea
 small tables.
 
 The window begins and ends with the span. Older readings of the same boot are used if the span has
-none: those made hourly, and log lines of the kernel and of services (live, the kernel's ring buffer
-would still hold them).
+none: those made hourly. Log lines of the kernel and of services from before are part of it (live,
+the kernel's ring buffer would still hold them), and so are names of pods, which may be gone by now.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from sexton.model.row import Row, fields_of
 from sexton.model.rows.cgroup import CgroupEvent, CgroupEventGap
 from sexton.model.rows.cpu import CoreTimes, ProbeCost, SoftirqWait
 from sexton.model.rows.event import KernelEvent, KernelLog, ServiceEvent
+from sexton.model.rows.kubernetes import Container, Pod
 from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.rows.task import Thread
 from sexton.model.rows.trace import StackCount
@@ -55,11 +56,13 @@ _Batches = tuple[Batch[Any], ...]
 _MEMORY: tuple[type[Row], ...] = (KernelEvent, RestartMark, ServiceEvent)
 _MOST_REMEMBERED = 100_000
 #: Events: most of their readings are empty and need not be kept.
-_EVENTS: tuple[type[Row], ...] = (*_MEMORY, CgroupEvent, CgroupEventGap)
+_EVENTS: tuple[type[Row], ...] = (*_MEMORY, CgroupEvent, CgroupEventGap, Container, Pod)
+#: Names, of which `distinct` also gives those from before the span. There are too many for rows.
+_NAMES: tuple[type[Row], ...] = (Container, Pod)
 #: Rows about a moment, which are not valid later.
 _OF_A_MOMENT: tuple[type[Row], ...] = (
     CoreTimes, Thread, CgroupEvent, CgroupEventGap, SoftirqWait, ProbeCost, StackCount,
-    Alarm, Mark, RecorderNote, RecorderCost, KernelLog, *_MEMORY,
+    Alarm, Mark, RecorderNote, RecorderCost, KernelLog, *_MEMORY, *_NAMES,
 )  # fmt: skip
 #: A table with more rows than this is not kept in memory as rows.
 _MOST_KEPT = 200_000
@@ -179,9 +182,12 @@ class RecordedWindow(Window):
         return cast("Iterator[R]", self._reader.changes(kind, fields or fields_of(kind)))
 
     def distinct(self, kind: type[Row], fields: Sequence[str]) -> list[tuple[Any, ...]]:
-        if self._held(kind):
+        if self._held(kind) and kind not in _NAMES:
             return super().distinct(kind, fields)
-        return self._reader.distinct(kind, fields)
+        found = self._reader.distinct(kind, fields)
+        if kind in _NAMES and self._before is not None:
+            found = list(dict.fromkeys([*self._before.distinct(kind, fields), *found]))
+        return found
 
     def earlier(self, kind: type[R]) -> tuple[Batch[R], ...]:
         return self.keep(("earlier", kind), lambda: tuple(self._older_events(kind)))
@@ -189,6 +195,8 @@ class RecordedWindow(Window):
     def read(self, kind: type[Row]) -> bool:
         if self._reader.having(kind):
             return self.keep(("read", kind), lambda: self._reader.readable(kind))
+        if kind in _NAMES and self._before is not None and self._before.having(kind):
+            return True
         return self.batches(kind) is not None
 
     def why_missing(self, kind: type[Row]) -> SourceState:

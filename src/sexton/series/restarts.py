@@ -10,12 +10,15 @@ stop clear it, so it can go down. The rules:
 - a step counts only if the main process was started again (`main_start_us` changed), if that is
   known: otherwise the counter was increased for a start that never happened;
 - a manual restart changes the start time and not the counter: it does not count.
+
+A container of a pod is restarted by the kubelet, which numbers its logs: each number with the time
+of its start is a mark like one of the journal.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
@@ -24,11 +27,13 @@ from typing import NamedTuple
 import numpy as np
 
 from sexton.model.counters import delta
+from sexton.model.rows.kubernetes import Container
 from sexton.model.rows.unit import RestartMark, Unit
 from sexton.model.window import Columns, Key, Window
 from sexton.series.rates import F64, Bools, carried
 
 FIELDS = ("restarts", "main_start_us")
+_STARTS = ("id", "namespace", "pod", "name", "pod_uid", "restarts", "started_s")
 COUNTED_BY = "systemd's NRestarts and the journal"
 
 
@@ -144,6 +149,58 @@ def _restarts(window: Window) -> dict[str, Restarts]:
         settings = None if delay is None or ran is None else delay + ran
         total = max(counted.since_boot, total, recent)
         found[name] = Restarts(recent, seconds, total, counted.rebased, (mean, median), settings)
+    return found
+
+
+class ContainerRestarts(NamedTuple):
+    """Restarts of one container of a pod; `last_s` is when it was started last (UNIX), `id` its id
+    since then."""
+
+    restarts: Restarts
+    last_s: float
+    id: str
+
+
+def containers(window: Window) -> Mapping[tuple[str, str, str], ContainerRestarts]:
+    """By namespace, pod and container; without those whose restart count was not read."""
+    return window.keep("container restarts", lambda: _containers(window))
+
+
+def _starts(window: Window) -> Iterator[tuple[tuple[str, ...], RestartMark]]:
+    """Each start that was read, with the container's id as its unit, and whose it was."""
+    for name, *whose, number, started_s in window.distinct(Container, _STARTS):
+        if whose[2] is not None and not (_is_unknown(number) or _is_unknown(started_s)):
+            mark = RestartMark(name, int(number), float(started_s))
+            yield (*whose[:3], whose[3] or ""), mark
+    for batch in window.batches(Container) or ():
+        for row in batch.rows:
+            if row.name is not None and row.restarts is not None and row.started_s is None:
+                key = (row.namespace, row.pod, row.name, row.pod_uid or "")
+                yield key, RestartMark(row.id, row.restarts, batch.wall_s)
+
+
+def _is_unknown(number: float | None) -> bool:
+    return number is None or bool(np.isnan(number))
+
+
+def _containers(window: Window) -> dict[tuple[str, str, str], ContainerRestarts]:
+    marks: dict[tuple[str, ...], dict[int, RestartMark]] = defaultdict(dict)
+    for key, mark in _starts(window):
+        marks[key].setdefault(mark.counter, mark)
+    found: dict[tuple[str, str, str], ContainerRestarts] = {}
+    for (namespace, pod, name, _), by_count in marks.items():
+        mine = sorted(by_count.values(), key=attrgetter("wall_s", "counter"))
+        total, periods = marked(mine)
+        steps = (
+            delta(before.counter, after.counter) or 0
+            for before, after in pairwise(mine)
+            if before.wall_s < after.wall_s and window.start <= after.wall_s <= window.end
+        )
+        median = float(np.median(periods)) if periods else None
+        made = Restarts(sum(steps), window.seconds, total, False, (None, median), None)
+        known = found.get((namespace, pod, name))
+        if known is None or known.last_s < mine[-1].wall_s:  # else of a pod of the same name
+            found[namespace, pod, name] = ContainerRestarts(made, mine[-1].wall_s, mine[-1].unit)
     return found
 
 

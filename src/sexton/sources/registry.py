@@ -36,7 +36,9 @@ _PACKAGE = "sexton.sources."
 
 
 class Reading:
-    """An opened source."""
+    """An opened source. `note` says what the last reading left out, e.g. because of a limit."""
+
+    note = ""
 
     def __init__(self, host: Host) -> None:
         self._host = host

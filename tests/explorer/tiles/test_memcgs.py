@@ -15,6 +15,7 @@ from sexton.explorer.tiles.view import View
 from sexton.model.lane import COLUMNS
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
+from sexton.model.rows.kubernetes import Pod
 from sexton.model.window import Batch
 from sexton.replay.span import between
 from sexton.store.recording import Recording
@@ -141,3 +142,19 @@ def test_a_burst_that_was_freed_while_events_were_lost_is_not_shown_as_zombies(t
     write_sealed(tmp_path, [made], 1)
     assert line(tmp_path, "b.service")[38] == 0
     assert line(tmp_path)[38] >= 15
+
+
+def test_containers_of_a_pod_are_one_line_with_its_name(tmp_path: Path):
+    events = [
+        batch(
+            at, CgroupEvent("rmdir", at, f"/kubepods/pod{'a' * 32}/{at:064x}", (START + at) * 10**9)
+        )
+        for at in range(10)
+    ]
+    readings = [*events, *(batch(at) for at in range(10, 30))]
+    census = CgroupCensus("v1", 1, "/m", "node", 19, 9, 10, "m", None)
+    # The name is read after the first deaths: they are not counted under two owners.
+    named = [batch(12, Pod("a" * 32, "prod", "api-7c9f4d5b6-x2k4z"))]
+    tables = {CgroupEvent: readings, CgroupCensus: [batch(0, census)], Pod: named}
+    write_sealed(tmp_path, [tables])
+    assert [*line(tmp_path, "pods prod/api-*").values()][-1] == 10

@@ -8,7 +8,7 @@
 # between) to standard output as one tar.
 # It only reads. It installs nothing, changes nothing, and removes its temporary directory.
 # It never reads memory.stat, memory.numa_stat or lru_gen: on an affected kernel one such read
-# can stall a core for seconds. It collects process names, cgroup names, unit names and the kernel
+# can stall a core for seconds. It collects names of processes, cgroups, units and pods, and the kernel
 # log, but no command lines, environments or contents of your files.
 #
 # Needs POSIX sh with cat, find, tar, mkdir, rm, date and sleep; uses other tools if present.
@@ -30,6 +30,7 @@ main() {
     most_processes=8000
     most_threads=4000
     most_groups=3000
+    most_pods=2000
     most_directories=200000
     most_bytes=4194305
     case $watch in

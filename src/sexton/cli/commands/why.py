@@ -11,11 +11,12 @@ and what was different in the seconds before.
   sexton why eth0 --from node.tar               an archive of `sexton collect`; - reads stdin
   sexton why 03:12 --prometheus URL --node n17  what Prometheus has of a node; also core 5, eth0, …
 
-Also a task (kubelet, kubelet[2113], pid 2113), a cgroup (/system.slice/ecs.service, or the
-ID of a pod or container), a queue (eth0:5), a mount point or disk (/data, sda1), a marked
-job, a symptom (the ID that --json gives it), a kernel function where there are stacks. A
-word before the name settles what it is: task kubelet, unit kubelet. On a live node, unknown
-names fail immediately; `task backup` waits for one to start.
+Also a task (kubelet, kubelet[2113], pid 2113), a pod (NAMESPACE/NAME, or its name alone), a
+cgroup (/system.slice/ecs.service, or the ID of a pod or container), a queue (eth0:5), a
+mount point or disk (/data, sda1), a marked job, a symptom (the ID that --json gives it), a
+kernel function where there are stacks. A word before the name settles what it is: task
+kubelet, unit kubelet. On a live node, unknown names fail immediately; `task backup` waits
+for one to start.
 
 With a recording, every signal is compared with quiet seconds of the same recording; with
 fewer than five events nothing is called significant. Changes nothing on the node.

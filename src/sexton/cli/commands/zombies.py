@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 def _sampled(args: argparse.Namespace) -> Window:
     from sexton.cli.progress import countdown
     from sexton.host.host import open_host
-    from sexton.model.rows import cgroup, node, unit
+    from sexton.model.rows import cgroup, kubernetes, node, unit
     from sexton.record.sampler import Sampler
     from sexton.sources.registry import sources_of
 
@@ -84,6 +84,8 @@ def _sampled(args: argparse.Namespace) -> Window:
         unit.Unit,
         unit.RestartMark,
         node.Node,
+        kubernetes.Container,
+        kubernetes.Pod,
     )
     span = args.seconds or 5.0
     host = open_host(args.root, thorough=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from sexton.detect.deaths import GRACE, Death, Gap, Open
 from sexton.detect.growth import Count
+from sexton.detect.kubernetes.pods import PodNames
 from sexton.detect.stems import join, path_stem, split, unit_of
 from sexton.explorer.tiles.build import Metrics, Part, Taken, places, put
 from sexton.explorer.tiles.lines import Line, Lines, drawn_values
@@ -23,6 +24,7 @@ from sexton.explorer.tiles.tables import TableColumns, TableSpan, tiles_of
 from sexton.model.aligned import F64
 from sexton.model.row import table
 from sexton.model.rows.cgroup import CgroupCensus, CgroupEvent, CgroupEventGap
+from sexton.model.rows.kubernetes import Container, Pod
 from sexton.model.text import printable
 from sexton.model.window import longest_step
 from sexton.series.catalogue import DYING, LIVE
@@ -101,6 +103,7 @@ class _Owners(Lines):
 
     def __init__(self) -> None:
         super().__init__(fill=0.0)
+        self._names = PodNames()
         self._boot = ""
         self.rows.of([(_READ,)])
         self._highest: dict[str, int] = {}
@@ -110,7 +113,8 @@ class _Owners(Lines):
         self._boot, self._last = boot, -np.inf
         self._open = Open()
         self._count: dict[str, int] = {}
-        self._zombies: set[int] = set()
+        #: Zombies by id, and whose they are: a name may become known while one is there.
+        self._zombies: dict[int, str] = {}
         self._missed = self._paused = False
         self._census: Count | None = None
 
@@ -118,6 +122,9 @@ class _Owners(Lines):
         segment = part.book.segment
         if segment.boot_id != self._boot:
             self._begin(segment.boot_id)
+        for kind in (Pod, Container):
+            for batch in segment.batches(kind) if segment.rows(kind) else ():
+                self._names.add(batch.rows)
         moments = _moments(part)
         longest = longest_step(moments)
         moments = moments[(moments > self._last) & np.isfinite(moments)]
@@ -154,13 +161,14 @@ class _Owners(Lines):
             becomes = not was and zombie_s <= (until if released_s is None else released_s)
             if not becomes and (released_s is None or not was):
                 continue
-            mine = steps.setdefault(self._owner_of(death.path), [])
+            owner = self._zombies.get(death.cgroup_id) or self._owner_of(death.path)
+            mine = steps.setdefault(owner, [])
             if becomes:
                 mine.append((zombie_s, 1))
-                self._zombies.add(death.cgroup_id)
+                self._zombies[death.cgroup_id] = owner
             if released_s is not None:
                 mine.append((released_s, -1))
-                self._zombies.discard(death.cgroup_id)
+                self._zombies.pop(death.cgroup_id, None)
         lines = {}
         for owner, changes in steps.items():
             at = np.searchsorted(moments, [moment for moment, _ in changes])
@@ -225,9 +233,11 @@ class _Owners(Lines):
         return gaps, counted
 
     def _owner_of(self, path: str) -> str:
-        """The unit of a cgroup, or else its parent and the stem of its name."""
+        """The workload or the unit of a cgroup, or else its parent and the stem of its name."""
+        pod = self._names.of(path)
         parent, name = split(path)
         owner = unit_of(path) or join(parent, path_stem(name))
+        owner = owner if pod is None else pod.family.words
         return owner if owner in self._count or len(self._count) < _MOST_COUNTED else "others"
 
     def shown(self) -> list[tuple[Line, str]]:

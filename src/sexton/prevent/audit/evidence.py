@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sexton.detect.kubernetes.pods import pod_path
 from sexton.detect.stems import unit_of
 from sexton.errors import SourceError
 from sexton.host.host import Host
@@ -27,13 +28,12 @@ from sexton.series.tasks import task_steps
 from sexton.sources.services import last_logged, relations
 from sexton.sources.sock_diag import ESTABLISHED, LISTEN, Sockets, read_sockets
 
-#: Kind of workload, and which part of a cgroup path is one; the first match wins. Container
-#: runtimes and schedulers use these names (`sexton.detect.stems`).
+#: Kind of workload, and which part of a cgroup path is one; the first match wins, after pods.
+#: Container runtimes and schedulers use these names (`sexton.detect.stems`).
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern))
     for kind, pattern in (
         ("ecs", r".*?/ecs(?:tasks[^/]*)?/[^/]+"),
-        ("kubernetes", r".*?/kubepods.*?pod[0-9a-f]{8}[-_0-9a-f]{20,}[^/]*"),
         ("slurm", r".*?/slurm[^/]*(?:/uid_\d+)?(?:/job_\d+|\.scope/job_\d+)"),
         ("nomad", r".*?/nomad(?:\.slice)?/[^/]*[0-9a-f]{8}-[^/]*"),
         ("docker", r".*?/(?:docker-[0-9a-f]{12,}\.scope|docker/[0-9a-f]{12,})"),
@@ -269,6 +269,8 @@ def _owner(cgroups: Mapping[int, str], pid: int) -> str | None:
 
 def workload_of(path: str) -> tuple[str, str] | None:
     """The workload a cgroup path belongs to: its kind, and its part of the path."""
+    if (pod := pod_path(path)) is not None:
+        return "kubernetes", pod
     for kind, pattern in _KINDS:
         found = pattern.match(path)
         if found is not None:

@@ -123,6 +123,9 @@ def _available(line: SourceLine, name_width: int, width: int) -> Iterator[str]:
     cost = "" if line.read_s is None else seconds(line.read_s)
     room = width - name_width - 3 - 10
     yield f" {line.state.id:{name_width}}  {_cut(line.gives, room):{room}}{cost:>10}"
+    indent = " " * (name_width + 3)
+    for part in wrap(line.state.detail, width - name_width - 3):  # what it left out
+        yield f"{indent}{part}"
 
 
 def _unavailable(line: SourceLine, name_width: int, width: int) -> Iterator[str]:

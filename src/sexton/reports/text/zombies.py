@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from sexton.detect.deaths import Deaths, deaths
 from sexton.detect.findings import missing, reason
 from sexton.detect.growth import ENOUGH, Growth, growth, latest_count, rate
+from sexton.detect.kubernetes import pods
 from sexton.detect.owners import (
     COUNTED,
     LEDGER,
@@ -108,6 +109,7 @@ def zombies_json(found: Tally) -> dict[str, Any]:
                 "path": printable(owner.path),
                 "names": None if owner.names is None else printable(owner.names),
                 "unit": None if owner.unit is None else printable(owner.unit),
+                **({} if owner.pod is None else owner.pod.fields),
                 **picked(owner, "dying", "bytes", "method"),
                 "strength": owner.strength.value,
             }
@@ -209,14 +211,14 @@ def _owner_table(found: Tally, width: int) -> Iterator[str]:
     if census is None or not census.dying or not found.owners:
         return
     shown = found.owners[:_MOST_OWNERS]
-    longest = max(len(printable(owner.shown)) for owner in shown)
+    longest = max(len(printable(owner.called)) for owner in shown)
     room = max(min(max(longest, 22), width - 46), 14)
     yield ""
     yield f" {'LEFT BY':{room}}  {'ZOMBIES':>8}  {'MEMORY':>9}  {'EVIDENCE':8}  METHOD"
     for owner in shown:
         number = "?" if owner.dying is None else f"{owner.dying:,}"
         held = "?" if owner.bytes is None else size(owner.bytes)
-        name = shorten(printable(owner.shown), room)
+        name = shorten(printable(owner.called), room)
         by = cut(_in_short(owner.method), max(width - room - 36, 12))
         yield f" {name:{room}}  {number:>8}  {held:>9}  {owner.strength.value:8}  {by}"
     hidden = found.owners[_MOST_OWNERS:]
@@ -251,6 +253,10 @@ def _more(found: Tally, window: Window, width: int) -> Iterator[str]:
         return
     if not census.dying:
         return
+    for lacking in pods.missing(window, (owner.path for owner in found.owners)):
+        yield f" {'name pods':9}  {cut(lacking.what, width - 12)}"
+        if lacking.grant:
+            yield f" {'':9}  → {grant_for(lacking.grant, 'zombies')}"
     unnamed = found.left_over or any(owner.names is None for owner in found.owners)
     if not unnamed:
         return

@@ -75,7 +75,7 @@ def _find_creator(finding: Finding, window: Window) -> list[Step]:
     title="cgroup churn",
     story="Cgroups were created and removed in a loop",
     lanes=("memcgs", "restarts"),
-    about=("cgroup", "unit"),
+    about=("cgroup", "unit", "pod"),
     answers={"cgroup": 2, "unit": 2},
     advice=Advice(Stage.STOP, _find_creator),
     yields_to=crash_looping_unit.NAME,
@@ -109,17 +109,22 @@ def detect(window: Window) -> Finding:
         NAME,
         Verdict.PRESENT,
         looping[0].severity,
-        f"{count(worst.deaths, kind)} matching {worst.shown} {were} removed in"
+        f"{count(worst.deaths, kind)} {_whose(worst)} {were} removed in"
         f" {seconds(seen.seconds)}, {looping[0].why}{others}",
         entities={
             "cgroup": names([*(item.path for item in shown), *(item.exact for item in shown)]),
             "unit": names(family.unit for family in shown),
+            "pod": names(family.pod.name for family in shown if family.pod is not None),
         },
         start=window.start,
         end=window.end,
         evidence=tuple(evidence),
         missing=lacking,
     )
+
+
+def _whose(family: Family) -> str:
+    return f"matching {family.shown}" if family.pod is None else f"({family.pod.words})"
 
 
 def families(window: Window) -> list[Family]:
@@ -207,6 +212,7 @@ def _of(seen: Churn, family: Family) -> Evidence:
         value += f", {family.unsure:,} unknown" if family.unsure else ""
         value += f"; {seen.traced.lost:,} events lost" if seen.traced.lost else ""
     kind = f" ({family.container})" if family.container else ""
+    kind += f", {family.pod.words}" if family.pod is not None else ""
     return Evidence(
         f"removals of {family.shown}{kind}",
         value,

@@ -1,9 +1,10 @@
-"""A systemd unit dies and is restarted, again and again.
+"""A systemd unit or a pod's container dies and is restarted, again and again.
 
 **What is seen.** Per service: automatic restarts in the window and since boot (`NRestarts`, with a
 new baseline whenever it went down), whether it waits for its next start right now
 (`activating (auto-restart)`, which `systemctl --failed` does not list), and its period: restart
-delay plus the time it ran.
+delay plus the time it ran. Per container of a pod (CrashLoopBackOff): how often the kubelet has
+started it, by the number of its log, and when.
 
 **Why it hurts.** Each start creates a cgroup and each death may leave a dying memory cgroup: one
 every 10 s is 60,000 a week. systemd gives up only after 5 starts within 10 s; a unit that waits 2 s
@@ -17,7 +18,8 @@ recreates shows no restart at all: see *cgroup_churn*.
 
 **Check by hand.** ``systemctl list-units --state=activating``, then
 ``systemctl show -p NRestarts,RestartUSec,ExecMainStatus UNIT`` twice, and
-``journalctl -u UNIT -n 50`` for the reason.
+``journalctl -u UNIT -n 50`` for the reason. Of a container: ``kubectl -n NAMESPACE get pod POD``
+and ``kubectl -n NAMESPACE logs POD -c CONTAINER --previous``.
 
 **What to do.** Find out why it dies and fix that. If nothing on the node uses it: ``systemctl
 disable --now UNIT`` and ``systemctl mask UNIT``. Never do that to units a node cannot run without
@@ -27,10 +29,12 @@ disable --now UNIT`` and ``systemctl mask UNIT``. Never do that to units a node 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from shlex import quote
 from typing import NamedTuple
 
-from sexton.detect.findings import absent, and_more, not_applicable, unknown, unread
+from sexton.detect.findings import absent, and_more, names, not_applicable, unknown, unread
+from sexton.detect.kubernetes.pods import PodPart
 from sexton.detect.protected import protected
 from sexton.detect.registry import (
     ANY_INTERVAL,
@@ -43,10 +47,11 @@ from sexton.detect.registry import (
 )
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
+from sexton.model.rows.cgroup import CgroupDir
 from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
 from sexton.model.text import count, printable, seconds
 from sexton.model.window import Window
-from sexton.series.restarts import Restarts, Seen, restarts, units, without_fault
+from sexton.series.restarts import Restarts, Seen, containers, restarts, units, without_fault
 
 NAME = "crash_looping_unit"
 
@@ -70,19 +75,24 @@ SEEN = Threshold(
     "restarts in the window",
     "enough to measure its period; below that its settings are used",
 )
+BACK_OFF = Threshold(
+    "back off", 300, "s between restarts", "the longest that a kubelet waits (MaxContainerBackOff)"
+)
 _STARTS = 5
+KUBELET = "numbers and times of its logs, /var/log/containers"
 #: With these a unit that ended cleanly would not have been started again.
 _ONLY_AFTER_FAULTS = frozenset({"on-failure", "on-abnormal", "on-abort", "on-watchdog"})
 _MOST = 8
 _NEVER = Restarts(0, 0.0, 0, False, (None, None), None)
-_ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT, SEEN)
+_ALL = (AGAIN, WAITING, STEADY, RARELY, ENDLESS, LIMIT, SEEN, BACK_OFF)
 
 
 class _Loop(NamedTuple):
-    """One unit, and its restarts."""
+    """One unit or container, and its restarts."""
 
     seen: Seen
     restarts: Restarts
+    part: PodPart | None = None
 
     @property
     def unit(self) -> Unit:
@@ -102,7 +112,9 @@ class _Loop(NamedTuple):
 
     @property
     def never_trips(self) -> bool:
-        """Does its period keep it from ever reaching systemd's start limit?"""
+        """Does its period keep it from ever reaching systemd's start limit? A kubelet has none."""
+        if self.part is not None:
+            return True
         every = self.period_s or self.seen.delay_s
         return every is not None and every * _STARTS > LIMIT.value
 
@@ -122,6 +134,10 @@ class _Loop(NamedTuple):
 def _stop(finding: Finding, _window: Window) -> list[Step]:
     """Read its log, then stop it; units that a node cannot run without are never stopped."""
     steps = []
+    for pod in finding.entities.get("pod", ())[:3]:
+        namespace, _, name = pod.partition("/")
+        read = f"kubectl -n {quote(namespace)} logs {quote(name)} --all-containers --previous"
+        steps.append(Step(read, f"find out why a container of {pod} dies", "none (reads the log)"))
     for unit in finding.entities.get("unit", ())[:3]:
         why = f"find out why {unit} dies"
         log = Step(f"journalctl -u {quote(unit)} -n 50", why, "none (reads the log)")
@@ -145,7 +161,7 @@ def _stop(finding: Finding, _window: Window) -> list[Step]:
     title="crash-looping unit",
     story="A unit crashes and restarts",
     lanes=("restarts", "memcgs"),
-    about=("unit", "cgroup"),
+    about=("unit", "cgroup", "container", "pod"),
     answers={"unit": 1},
     essential=4,
     advice=Advice(Stage.STOP, _stop),
@@ -156,14 +172,15 @@ def _stop(finding: Finding, _window: Window) -> list[Step]:
 def detect(window: Window) -> Finding:
     """Every unit in a loop, the one with the most restarts first."""
     manager = next(iter(window.latest(ServiceManager) or ()), None)
-    if manager is None or manager.name != "systemd":
+    inside = list(_containers(window))
+    if not inside and (manager is None or manager.name != "systemd"):
         who = f"PID 1 is {manager.name}" if manager is not None else "none answered"
         return not_applicable(NAME, f"no service manager here restarts units ({who})")
-    if not window.read(Unit):
+    if not inside and not window.read(Unit):
         what = "systemd answered, but its units were not read"
         return unknown(NAME, what, unread(window, Unit))
     counts, rows = restarts(window), dict(units(window))
-    if rows and not counts and not window.read(RestartMark):
+    if rows and not counts and not inside and not window.read(RestartMark):
         text = "systemd before 235 does not count restarts, and no journal was read"
         return unknown(NAME, text, unread(window, RestartMark))
     rows |= {
@@ -173,7 +190,7 @@ def detect(window: Window) -> Finding:
     }
     seen = [_Loop(unit, counts.get(name, _NEVER)) for name, unit in rows.items()]
     loops = sorted(
-        (loop for loop in seen if _is_loop(loop, window)),
+        (*(loop for loop in seen if _is_loop(loop, window)), *inside),
         key=lambda loop: (-loop.severity.rank, -loop.total, loop.unit.name),
     )
     if loops:
@@ -211,6 +228,20 @@ def _is_loop(loop: _Loop, window: Window) -> bool:
     return loop.total >= STEADY.value and _still_at_it(loop, window)
 
 
+def _containers(window: Window) -> Iterator[_Loop]:
+    """Containers in a loop. Back-off grows to 5 min, so a short window may not show a restart: then
+    the last two starts tell, or that it is dead so soon after its last one."""
+    live = [row.path for row in window.latest(CgroupDir) or ()]
+    for (namespace, pod, name), counted in containers(window).items():
+        part, known = PodPart(namespace, pod, name), counted.restarts
+        every, age = known.period_s(SEEN.value), window.end - counted.last_s
+        lasts = every is not None and age <= 2 * every <= 2 * RARELY.value
+        if not lasts and live and known.total >= WAITING.value and age <= 2 * BACK_OFF.value:
+            lasts = not any(counted.id in path for path in live)
+        if known.recent >= AGAIN.value or (known.total >= WAITING.value and lasts):
+            yield _Loop(Seen(_unlisted(part.words), None), known, part)
+
+
 def _still_at_it(loop: _Loop, window: Window) -> bool:
     """Whether its last start fits the mean time between restarts, and it was not stopped or given
     up on since."""
@@ -224,16 +255,19 @@ def _still_at_it(loop: _Loop, window: Window) -> bool:
 
 def _looping(window: Window, loops: list[_Loop]) -> Finding:
     worst = loops[0]
+    noun = "unit" if any(loop.part is None for loop in loops) else "container"
     every = f" every {seconds(worst.period_s)}" if worst.period_s else ""
     times = f"{count(worst.total, 'time')} so far, {worst.recent:,} in this window"
     return Finding(
         NAME,
         Verdict.PRESENT,
         max((loop.severity for loop in loops), key=lambda severity: severity.rank),
-        f"{worst.unit.name} restarts{every}, {times}{_end(worst)}{and_more(loops, 'unit')}",
+        f"{worst.unit.name} restarts{every}, {times}{_end(worst)}{and_more(loops, noun)}",
         entities={
-            "unit": tuple(loop.unit.name for loop in loops),
+            "unit": tuple(loop.unit.name for loop in loops if loop.part is None),
             "cgroup": tuple(loop.unit.cgroup for loop in loops if loop.unit.cgroup),
+            "container": tuple(loop.part.words for loop in loops if loop.part is not None),
+            "pod": names(loop.part.name for loop in loops if loop.part is not None),
         },
         start=window.start,
         end=window.end,
@@ -258,9 +292,7 @@ def _evidence(loop: _Loop) -> list[Evidence]:
             + (" (counter cleared meanwhile)" if loop.restarts.rebased else ""),
             "0",
             "restarts",
-            f"systemd NRestarts; {unit.active_state} ({unit.sub_state})"
-            if unit.active_state
-            else "restart counter in the journal; systemd did not list the unit",
+            _counter(loop),
             float(loop.total),
             "it is meant to run in a loop" if loop.clean else "it is being deployed right now",
         )
@@ -284,6 +316,7 @@ def _evidence(loop: _Loop) -> list[Evidence]:
             computed = f" = RestartSec {seconds(delay)} + run {seconds(ran)}"
         by_journal = loop.period_s == loop.restarts.measured_s[1]
         measured = "restart counter in the journal" if by_journal else "systemd NRestarts, twice"
+        measured = measured if loop.part is None else KUBELET
         evidence.append(
             Evidence(
                 f"period of {unit.name}",
@@ -295,7 +328,7 @@ def _evidence(loop: _Loop) -> list[Evidence]:
                 "its runs differ in length",
             )
         )
-    if loop.never_trips:
+    if loop.never_trips and loop.part is None:
         starts_s = _STARTS * (loop.period_s or loop.seen.delay_s or 0)
         evidence.append(
             Evidence(
@@ -320,6 +353,14 @@ def _evidence(loop: _Loop) -> list[Evidence]:
             )
         )
     return evidence
+
+
+def _counter(loop: _Loop) -> str:
+    if loop.part is not None:
+        return KUBELET
+    if loop.unit.active_state:
+        return f"systemd NRestarts; {loop.unit.active_state} ({loop.unit.sub_state})"
+    return "restart counter in the journal; systemd did not list the unit"
 
 
 def exits_cleanly(finding: Finding, unit: str) -> bool:

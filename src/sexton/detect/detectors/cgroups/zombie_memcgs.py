@@ -30,6 +30,7 @@ again. Those held by tmpfs files go when the files are deleted; a reboot frees t
 
 from __future__ import annotations
 
+from collections import Counter
 from shlex import quote
 
 from sexton.detect.deaths import GRACE, Deaths, deaths
@@ -45,6 +46,7 @@ from sexton.detect.growth import (
     limits,
     rate,
 )
+from sexton.detect.kubernetes import pods
 from sexton.detect.leak import (
     AT_BOOT,
     AT_ONCE,
@@ -141,7 +143,7 @@ def _free(_finding: Finding, window: Window) -> list[Step]:
     title="zombie memcgs",
     story="Removed memory cgroups stayed in memory",
     lanes=("memcgs", "cores"),
-    about=("cgroup", "unit"),
+    about=("cgroup", "unit", "pod"),
     answers={"cgroup": 1, "unit": 3},
     essential=1,
     advice=Advice(Stage.FREE, _free),
@@ -170,6 +172,7 @@ def detect(window: Window) -> Finding:
     evidence += [_owned(owner) for owner in found]
     evidence += [_not_named(nameless, census.dying)] if nameless else []
     lacking = [] if any(owner.names for owner in found) else list(_names_missing(window))
+    lacking += pods.missing(window, (owner.path for owner in found))
     if census.scope != "node":
         lacking.append(Missing(census.reason or "the node's count", HOST_VIEW))
     fresh = len(traced.unreleased) if traced is not None else 0
@@ -182,6 +185,7 @@ def detect(window: Window) -> Finding:
         entities={
             "cgroup": names([*(owner.path for owner in found), *(owner.exact for owner in found)]),
             "unit": names(owner.unit for owner in found),
+            "pod": names(owner.pod.name for owner in found if owner.pod is not None),
         },
         start=window.start,
         end=window.end,
@@ -308,8 +312,11 @@ def _arrival(going_on: Leak | None, found: list[Owner]) -> str:
     soon = going_on.arrives_s < 60
     when = "within a minute" if soon else f"in {seconds(going_on.arrives_s)} at this rate"
     # The summary names who left the most, or holds the most memory: another one may leak now.
-    first = next((owner.path for owner in found if owner.dying is not None), None)
-    said = first is not None and f"{going_on.shown}/".startswith(f"{first.rstrip('/')}/")
+    first = next((owner for owner in found if owner.dying is not None), None)
+    said = first is not None and (
+        f"{going_on.shown}/".startswith(f"{first.path.rstrip('/')}/")
+        or (first.pod is not None and first.pod.name in going_on.shown)
+    )
     source = f" from {going_on.shown}" if going_on.shown and not said else ""
     return f"; leaking{source}, {more}{TOO_MANY.value:,.0f} {when}"
 
@@ -380,12 +387,21 @@ def _traced(traced: Deaths) -> Evidence:
 
 def _chosen(every: tuple[Owner, ...], dying: int) -> list[Owner]:
     """Owners with a fair share of the dead; those with the most bytes if none could be counted."""
+    whole: Counter[tuple[str, str | None]] = Counter()
+    for owner in every:  # a directory's dead may be of several pods
+        whole[owner.path, owner.names] += owner.dying or 0
+    largest = {(owner.path, owner.names): owner for owner in reversed(every)}
+    fair = {key for key, number in whole.items() if number * 100 >= SHARE.value * dying}
     counted = [
         owner
         for owner in every
         # One traced while it happened matters, however many older ones there are.
         if owner.dying is not None
-        and (owner.dying * 100 >= SHARE.value * dying or TRACED in owner.method)
+        and (
+            owner.dying * 100 >= SHARE.value * dying
+            or TRACED in owner.method
+            or ((owner.path, owner.names) in fair and largest[owner.path, owner.names] is owner)
+        )
     ]
     return counted[:_MOST] or [owner for owner in every if owner.dying is None][:_MOST]
 
@@ -395,6 +411,7 @@ def _owned(owner: Owner) -> Evidence:
     if owner.bytes is not None:
         parts.append(f"{size(owner.bytes)} held")
     whose = f", {owner.unit}" if owner.unit and owner.unit not in owner.shown else ""
+    whose = whose if owner.pod is None else f", {owner.pod.words}"
     return Evidence(
         f"left under {owner.shown}{whose}",
         f"{' · '.join(parts)} ({owner.strength})",
@@ -442,7 +459,8 @@ def _summary(
         about = "about " if LEDGER in named.method and not seen else ""
         # What is not proven says so, as in the evidence.
         sure = "" if named.strength is Strength.PROVEN else f"{_ADVERB[named.strength]} "
-        text += f", {about}{named.dying:,} of them {sure}left under {named.shown}"
+        where = "left by" if named.pod is not None else "left under"
+        text += f", {about}{named.dying:,} of them {sure}{where} {named.called}"
         if named.names is not None and nameless * 100 >= SHARE.value * (census.dying or 0):
             text += f" ({nameless:,} more, origin unknown)"
     elif found:
@@ -456,4 +474,5 @@ def _summary(
 
 def _holding(owner: Owner) -> str:
     most = "at most " if UPPER_BOUND in owner.method else ""
-    return f"{owner.path} ({most}{size(owner.bytes or 0)})"
+    where = owner.path if owner.pod is None else owner.pod.words
+    return f"{where} ({most}{size(owner.bytes or 0)})"

@@ -34,7 +34,7 @@ FEW = 0.5
 )
 def join(cause: Finding, _effect: Finding, window: Window) -> Bond | None:
     """The best suspect of the ledger that crash-loops."""
-    units = cause.entities.get("unit", ())
+    units = (*cause.entities.get("unit", ()), *cause.entities.get("container", ()))
     for suspect in suspects(window):
         if suspect.owner in units:
             strength, covers = strength_and_coverage(suspect.strength, suspect.matched, window)
