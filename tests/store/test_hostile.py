@@ -172,6 +172,87 @@ def test_an_open_segment_made_to_hurt_is_named_skipped_and_damaged(
     assert len(Recording(tmp_path).segments[0].batches(CORE)) == 2
 
 
+#: Names that are none of a table; some cannot even be looked up.
+NAMES = ["a\0b", "\ud800", "../mark", "a" * 300 + ".", ""]
+
+
+def with_line(opened: Path, line: Any) -> None:
+    """One more line in a journal, with a checksum that fits."""
+    lines = [json.loads(line[9:]) for line in (opened / JOURNAL).read_bytes().splitlines()]
+    write_journal(opened, [*lines, line])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_no_table_has_costs_one_flush_and_not_the_recording(tmp_path: Path, name: str):
+    """With a NUL or half a surrogate pair every command failed on the whole recording."""
+    write_sealed(tmp_path, [simple(1.0)])
+    with_line(write_open(tmp_path, [simple(31.0)], sequence=2), {"ends": {name: [5, 1]}})
+    assert [len(segment.batches(MARK)) for segment in Recording(tmp_path).segments] == [2, 2]
+    (trouble,) = verify(tmp_path).troubles
+    assert (trouble.kind, trouble.place.rpartition("/")[2]) == (DAMAGED, JOURNAL)
+    assert len(take_over(tmp_path)) == 2, "what was cut, and one segment sealed"
+    assert not list((tmp_path / "open").iterdir())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_no_table_has_in_a_manifest_is_damage(tmp_path: Path, name: str):
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    manifest = manifest_of(segment)
+    manifest["tables"][name] = {**manifest["tables"]["mark"]}
+    del manifest["tables"][name]["offset"]
+    resign(segment, manifest)
+    assert Recording(tmp_path).segments == []
+    assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED]
+
+
+def test_a_recorder_starts_over_names_that_no_table_has(tmp_path: Path):
+    """It ended with 2, said that its last minutes were not written, and did so at each start."""
+    for number, name in enumerate(NAMES, 1):
+        with_line(write_open(tmp_path, [simple(31.0)], sequence=number), {"ends": {name: [5, 1]}})
+    quick = ("--no-probe", "--no-ring", "--no-trace", "--seconds", "1")
+    ended = sexton("record", tmp_path, *quick)
+    assert (ended.returncode, b"not written" in ended.stderr) == (0, False)
+    assert not list((tmp_path / "open").iterdir())
+
+
+HEADERS: list[dict[str, Any]] = [
+    {"host": {}},
+    {"boot_id": []},
+    {"sexton": None},
+    {"sequence": "x"},
+    {"recorder_start": float("nan")},
+    {"providers": {"mark": 5}},
+    {"periods": {"marks": "x"}},
+    {"config": 5},
+]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_header_that_no_recorder_writes_is_damage(tmp_path: Path, header: dict[str, Any]):
+    opened = write_open(tmp_path, [simple(31.0)], sequence=2)
+    lines = [json.loads(line[9:]) for line in (opened / JOURNAL).read_bytes().splitlines()]
+    write_journal(opened, [{**lines[0], **header}, *lines[1:]])
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    resign(segment, {**manifest_of(segment), **header})
+    assert Recording(tmp_path).segments == []
+    assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED, DAMAGED]
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_state_of_no_source_is_damage(tmp_path: Path, place: int):
+    """`recording info` sorted the names of the sources and ended with an internal error."""
+    state: list[Any] = ["procfs.stat", "/proc/stat", "ok", "", "", False]
+    state[place] = None
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    resign(
+        segment, {**manifest_of(segment), "states": [state, ["a", *state[1:2], "ok", "", "", 0]]}
+    )
+    with_line(write_open(tmp_path, [simple(31.0)], sequence=2), {"states": [state]})
+    ended = sexton("recording", "info", tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert {trouble.kind for trouble in verify(tmp_path).troubles} == {DAMAGED}
+
+
 def parquet(found: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(found, sink, store_schema=False)

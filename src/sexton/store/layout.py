@@ -208,7 +208,10 @@ def open_plain(path: Path) -> Iterator[tuple[int, int]]:
     Nothing in a recording's directory may block us: no pipe, device, link or endless file.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags)
+    try:
+        descriptor = os.open(path, flags)
+    except ValueError:  # NUL or half a surrogate pair in a name from a foreign file
+        raise OSError(errno.EINVAL, "not a name of a file") from None
     try:  # not `fdopen`, which raises for a directory and leaves the descriptor open
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -439,16 +442,17 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     if len(described) > _MOST_TABLES:
         raise ValueError("too many tables")
     for name, entry in described.items():
-        if "/" in name or not isinstance(entry, dict):
+        if not is_table_name(name) or not isinstance(entry, dict):
             raise ValueError("not a table")
         needed = ("bytes", "crc32", "rows") if "crc32" in entry else ()
         for key in ("bytes", "crc32", "rows", "batches", "offset"):
-            if (key in entry or key in needed) and not _is_count(entry[key]):
+            if (key in entry or key in needed) and not is_count(entry[key]):
                 raise ValueError("not a number")
-        for edge in ("first", "last") if entry.get("batches") else ():
-            check_moment(entry[edge])
+        for edge in ("first", "last"):
+            if edge in entry or entry.get("batches"):
+                check_moment(entry[edge])
     for key in ("bytes", "crc32") if "file" in manifest else ():
-        if not _is_count(manifest["file"][key]):
+        if not is_count(manifest["file"][key]):
             raise ValueError("not a number")
     for edge in ("start", "end"):
         if manifest[edge] is not None:
@@ -460,20 +464,38 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     if not isinstance(compacted, dict):
         raise ValueError("not compacted")
     for _, _, number in compacted.get("states", ()):
-        if not _is_count(number):
+        if not is_count(number):
             raise ValueError("not a number")
-    for key in ("providers", "periods", "profile"):
-        if not isinstance(manifest.get(key, {}), dict):
-            raise ValueError(f"not {key}")
+    if not isinstance(manifest.get("profile", {}), dict):
+        raise ValueError("not profile")
+    check_header(manifest)
+
+
+def check_header(header: Mapping[str, Any]) -> None:
+    """`ValueError` if a value that the recorder writes into every segment has another type."""
+    texts = [header.get(key, "") for key in ("boot_id", "host", "sexton")]
+    texts += _values_in(header, "providers")
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("its header is not valid")
+    numbers = [header.get("recorder_start", 0.0), *_values_in(header, "periods")]
+    if not is_count(header.get("sequence", 0)) or not all(map(_is_number, numbers)):
+        raise ValueError("its header is not valid")
+    if not isinstance(header.get("config"), (dict, type(None))):
+        raise ValueError("its header is not valid")
+
+
+def _values_in(header: Mapping[str, Any], key: str) -> list[object]:
+    found = header.get(key, {})
+    if not isinstance(found, dict):
+        raise ValueError("its header is not valid")
+    return list(found.values())
 
 
 def check_moment(pair: Sequence[Any]) -> None:
     """`ValueError` if this is not a (monotonic, wall) time of a reading."""
     mono, wall = pair
-    for clock in (mono, wall):
-        number = isinstance(clock, (int, float)) and not isinstance(clock, bool)
-        if not number or not abs(clock) <= MOST_S:  # refuses NaN too
-            raise ValueError("not a time")
+    if not _is_number(mono) or not _is_number(wall):
+        raise ValueError("not a time")
 
 
 def check_states(states: Any) -> None:
@@ -481,13 +503,31 @@ def check_states(states: Any) -> None:
     if not isinstance(states, list) or len(states) > _MOST_TABLES:
         raise ValueError("not states")
     for state in states:
-        words = isinstance(state, list) and len(state) >= 6 and state[:5]
-        if not words or not all(isinstance(word, str) or word is None for word in words):
+        if not isinstance(state, list) or len(state) < 6:
+            raise ValueError("not a source's state")
+        name, path, which, *more = state[:5]
+        known = isinstance(name, str) and isinstance(which, str)
+        if not known or not all(isinstance(word, (str, type(None))) for word in (path, *more)):
             raise ValueError("not a source's state")
 
 
-def _is_count(number: object) -> bool:
+def is_count(number: object) -> bool:
+    """Whether this is a number of bytes, rows or readings, or an offset."""
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << 62
+
+
+def is_table_name(name: str) -> bool:
+    """Whether a table can have this name, which becomes a file's.
+
+    >>> [is_table_name(name) for name in ("core_times", "../x", "a\\0b", "\\ud800")]
+    [True, False, False, False]
+    """
+    return name.isascii() and name.isidentifier()
+
+
+def _is_number(value: object) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and abs(value) <= MOST_S  # type: ignore[arg-type]  # refuses NaN too
 
 
 def signed(manifest: Mapping[str, Any]) -> bytes:

@@ -102,6 +102,8 @@ def seal_finished(directory: Path, last: int = ALL, apart: bool = False) -> Outc
 
 
 def _seal(opened: Path, segments: Path) -> Outcome:
+    """Seal one segment. An error of the disk leaves it open, to be tried again; any other is the
+    segment's own and would come back each time."""
     import pyarrow as pa
 
     from sexton.store.sealed import seal
@@ -109,8 +111,10 @@ def _seal(opened: Path, segments: Path) -> Outcome:
     try:
         whole, problems = seal(opened, segments)
     except (OSError, pa.ArrowException, MemoryError) as error:
-        number = getattr(error, "errno", None) or errno.EIO
         why = first_line(error)
+        number = getattr(error, "errno", None)
+        if not number:
+            return _aside(opened, segments, why)
         note = printable(f"{opened.name}: left open, cannot be sealed: {why}")
         return Outcome(notes=[note], error=number, why=why)
     done = Outcome(notes=[printable(problem) for problem in problems])
@@ -120,8 +124,20 @@ def _seal(opened: Path, segments: Path) -> Outcome:
     return done
 
 
+def _aside(opened: Path, segments: Path, why: str) -> Outcome:
+    """Set an unreadable segment aside, so that the next attempt does not meet it again."""
+    from sexton.store.sealed import set_aside
+
+    try:
+        kept = set_aside(opened, segments / opened.name)
+    except OSError as error:
+        kept = [f"{opened.name}: {error.strerror}"]
+    notes = [f"{opened.name}: cannot be read: {why}", *kept]
+    return Outcome(notes=[printable(note) for note in notes])
+
+
 def _in_child(opened: Path, segments: Path) -> Outcome:
-    import sexton.store.sealed as sealed  # before the fork: the next child has it already
+    import sexton.store.sealed  # noqa: F401 - before the fork: the next child has it already
 
     reader, writer = os.pipe()
     child = os.fork()
@@ -140,14 +156,13 @@ def _in_child(opened: Path, segments: Path) -> Outcome:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code == 0:
         return Outcome(**json.loads(said))
-    why = sandbox.cause_of_death(-code, opened.name)
-    if not why:
+    if code > 0:
+        why = f"its reader failed (exit status {code}): damaged or hostile input, or a bug"
+    else:
+        why = sandbox.cause_of_death(-code, opened.name)
+    if not why:  # killed by another process
         return Outcome(error=errno.EIO, why=f"sealing {opened.name} failed (exit status {code})")
-    try:
-        kept = sealed.set_aside(opened, segments / opened.name)
-    except OSError as error:
-        kept = [f"{opened.name}: {error.strerror}"]
-    return Outcome(notes=[f"{opened.name}: cannot be read: {why}", *kept])
+    return _aside(opened, segments, why)
 
 
 def take_over(directory: Path, apart: bool = False) -> list[str]:

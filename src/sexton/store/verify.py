@@ -35,6 +35,7 @@ from sexton.store.journal import (
     READING,
     ROWS,
     flushes_after,
+    no_recorders_line,
     recover,
     whole_lines,
 )
@@ -301,7 +302,10 @@ def _table_of(file: str) -> str:
 
 def _tail(found: Verified, place: str, left: bytes, behind: int) -> None:
     """Report what follows the journal's last valid line."""
-    if lost := flushes_after(left):
+    if no_recorders_line(left):
+        detail = "holds a line that no recorder writes; it and what follows is lost"
+        found.add(DAMAGED, f"{place}/{JOURNAL}", detail)
+    elif lost := flushes_after(left):
         span = seconds(lost * FLUSH_S)
         detail = f"a line is damaged; {count(lost, 'flush', 'flushes')} after it lost (some {span})"
         found.add(DAMAGED, f"{place}/{JOURNAL}", detail)
