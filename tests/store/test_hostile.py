@@ -31,6 +31,7 @@ from sexton.store.verify import DAMAGED, verify
 from tests.explorer.server.asking import serving
 from tests.support.cli import ENVIRONMENT, SEXTON, reader_of, sexton
 from tests.support.recordings import (
+    HEADER,
     WALL_S,
     cores,
     manifest_of,
@@ -223,7 +224,6 @@ HEADERS: list[dict[str, Any]] = [
     {"recorder_start": float("nan")},
     {"providers": {"mark": 5}},
     {"periods": {"marks": "x"}},
-    {"config": 5},
 ]
 
 
@@ -235,6 +235,16 @@ def test_a_header_that_no_recorder_writes_is_damage(tmp_path: Path, header: dict
     segment = write_sealed(tmp_path, [simple(1.0)])
     resign(segment, {**manifest_of(segment), **header})
     assert Recording(tmp_path).segments == []
+    assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED, DAMAGED]
+
+
+@pytest.mark.parametrize("config", [5, {}, {"path": 1}])
+def test_a_configuration_that_no_recorder_stores_is_damage_and_loses_no_reading(
+    tmp_path: Path, config: Any
+):
+    write_sealed(tmp_path, [simple(1.0)], 1, {**HEADER, "config": config})
+    write_open(tmp_path, [simple(31.0)], 2, {**HEADER, "config": config})
+    assert [len(segment.batches(MARK)) for segment in Recording(tmp_path).segments] == [2, 2]
     assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED, DAMAGED]
 
 

@@ -298,7 +298,7 @@ def test_a_segment_that_crashes_its_reader_is_set_aside_and_the_others_are_seale
     opened = [write_open(tmp_path, [simple(float(n))], n).name for n in (1, 2, 3)]
     real = sealed.seal
 
-    def seal(path: Path, segments: Path) -> tuple[Path | None, list[str]]:
+    def seal(path: Path, segments: Path, signer: None) -> tuple[Path | None, list[str]]:
         if path.name == opened[1]:
             faulthandler.disable()  # it would tell of a crash that is meant
             os.kill(os.getpid(), signal.SIGSEGV)

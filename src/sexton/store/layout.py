@@ -6,7 +6,8 @@
     status.json           the recorder's cost, size and paused sources
     marks/                marks that the recorder has not read yet
     open/SEGMENT/         the last minutes: <table>.rows, and how far they count: journal
-    segments/SEGMENT/     sealed minutes, or a compacted hour: tables.zip and manifest.json
+    segments/SEGMENT/     sealed minutes, or a compacted hour: tables.zip and manifest.json, and
+                          manifest.sig if they are signed
     pins/                 spans that retention must keep
     stacks/, rings/       perf's rotated files, and event rings captured at an alarm
     symbols/              cache of program symbols by build id, for decoding
@@ -387,6 +388,8 @@ FORMAT = 2
 #: The schema that manifests and journals declare.
 SCHEMA = f"sexton.recording/{FORMAT}"
 MANIFEST = "manifest.json"
+#: Beside a manifest, if the recorder signs (see `sexton.store.signing`).
+SIGNATURE = "manifest.sig"
 #: All tables of a sealed directory: a ZIP archive of Parquet files.
 TABLES = "tables.zip"
 _MOST_MANIFEST = 16 << 20
@@ -480,8 +483,6 @@ def check_header(header: Mapping[str, Any]) -> None:
     numbers = [header.get("recorder_start", 0.0), *_values_in(header, "periods")]
     if not is_count(header.get("sequence", 0)) or not all(map(_is_number, numbers)):
         raise ValueError("its header is not valid")
-    if not isinstance(header.get("config"), (dict, type(None))):
-        raise ValueError("its header is not valid")
 
 
 def _values_in(header: Mapping[str, Any], key: str) -> list[object]:
@@ -530,7 +531,7 @@ def _is_number(value: object) -> bool:
     return number and abs(value) <= MOST_S  # type: ignore[arg-type]  # refuses NaN too
 
 
-def signed(manifest: Mapping[str, Any]) -> bytes:
+def with_checksum(manifest: Mapping[str, Any]) -> bytes:
     """A manifest's bytes: a checksum on the first line, the JSON it covers on the second."""
     text = json.dumps(manifest, separators=(",", ":")).encode()
     return b"%08x\n%s" % (zlib.crc32(text), text)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from sexton.errors import StoreError
 from sexton.store.annex import LONGEST_RAW_S, annex_names
 from sexton.store.journal import JOURNAL, MOST_JOURNAL, stream_path, whole_lines
-from sexton.store.layout import MANIFEST, TABLES, read_manifest, read_plain
+from sexton.store.layout import MANIFEST, SIGNATURE, TABLES, read_manifest, read_plain
 from sexton.store.pins import Spanned
 
 _LOOSE = ("rings", "stacks")
@@ -78,7 +78,7 @@ def _sealed(place: str, path: Path) -> list[Piece]:
         for name, entry in read_manifest(path)["tables"].items()
         if "crc32" in entry and _TABLE.fullmatch(name)
     )
-    sizes = {name: _size(path / name) for name in [*names, MANIFEST]}
+    sizes = {name: _size(path / name) for name in [*names, SIGNATURE, MANIFEST]}
     return [
         Piece(f"{place}/{name}", path / name, size)
         for name, size in sizes.items()

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sexton.errors import StoreError
+from sexton.model.settings import settings_from
 from sexton.model.text import count, printable, seconds
 from sexton.store.annex import Annex, is_annex
 from sexton.store.arrays import numbers
@@ -43,6 +44,7 @@ from sexton.store.layout import (
     ASIDE,
     DIRECTORIES,
     MANIFEST,
+    SIGNATURE,
     TABLES,
     current,
     is_locked,
@@ -55,6 +57,7 @@ from sexton.store.pins import pins_in
 from sexton.store.runs import described as described_runs
 from sexton.store.schema import tables
 from sexton.store.sealed import open_table, table_place, whole_file
+from sexton.store.signing import check_form
 
 DAMAGED, FOREIGN, TORN = "damaged", "foreign", "torn"
 FLUSH_S = 5.0
@@ -182,6 +185,8 @@ def _check_sealed(path: Path, place: str, kind: str, found: Verified) -> list[os
     found.bytes += plain.stat().st_size
     if manifest.get(kind) != path.name:
         found.add(DAMAGED, place, f"its manifest belongs to {manifest.get(kind)}")
+    _check_signature(path, place, listing.pop(SIGNATURE, None), found)
+    _check_config(manifest, f"{place}/{MANIFEST}", found)
     sealed = {name: it for name, it in manifest["tables"].items() if "crc32" in it}
     files = {name: TABLES if "offset" in it else f"{name}.parquet" for name, it in sealed.items()}
     missing = set()
@@ -209,6 +214,26 @@ def _check_sealed(path: Path, place: str, kind: str, found: Verified) -> list[os
     if sound and TABLES in files.values() and not _as_sealed(path, manifest) and path.exists():
         found.add(DAMAGED, f"{place}/{TABLES}", "bytes between its tables differ from those sealed")
     return list(listing.values())
+
+
+def _check_config(header: Mapping[str, Any], place: str, found: Verified) -> None:
+    """Readers take one that is none for not recorded, so it costs no reading."""
+    if "config" in header and settings_from(header["config"]) is None:
+        found.add(DAMAGED, place, "the recorder's configuration in it is not valid")
+
+
+def _check_signature(
+    path: Path, place: str, entry: os.DirEntry[str] | None, found: Verified
+) -> None:
+    """Whether it is one at all; whose it is, and of what, is known only with a key."""
+    if entry is None:
+        return
+    found.files += 1
+    found.bytes += entry.stat(follow_symlinks=False).st_size
+    try:
+        check_form(path)
+    except StoreError as error:
+        found.add(DAMAGED, place, _without(str(error), path.name))
 
 
 def _as_sealed(path: Path, manifest: Mapping[str, Any]) -> bool:
@@ -273,6 +298,7 @@ def _opened(path: Path, found: Verified) -> None:
             found.add(kind, place, _without(str(error), path.name))
         return
     lines, length = whole_lines(content)
+    _check_config(recovered.header, f"{place}/{JOURNAL}", found)
     for problem in recovered.problems:
         where, _, detail = problem.partition(": ")
         found.add(DAMAGED, f"open/{where}", detail)

@@ -38,6 +38,7 @@ from sexton.cli.window import (
     add_live_options,
     add_recording,
     check_archive,
+    check_key,
     check_recording,
     cost_of,
     is_archive,
@@ -89,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     query = " ".join(args.about)
+    check_key(args)
     check_prometheus(args)
     if args.prometheus is not None:
         why = _scraped(args, query)
@@ -216,7 +218,7 @@ def _recorded(args: argparse.Namespace, query: str) -> Why:
 
     check_recording(args)
     gc.disable()  # as for diagnose
-    recording = open_recording(args.recording)
+    recording = open_recording(args.recording, key=args.key)
     from sexton.replay.query import Question, boot_of, why_in
     from sexton.replay.span import edges
 
