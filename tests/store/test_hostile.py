@@ -476,3 +476,74 @@ def test_memory_that_a_check_did_not_foresee_is_bounded(tmp_path: Path):
     assert ended.returncode == 1, ended.stderr
     assert b"mark.parquet" in ended.stdout
     assert b"Traceback" not in ended.stderr
+
+
+def repeated(segment: Path, name: str, rows: list[int]) -> None:
+    """These rows of a table instead of all, with checksums that fit."""
+    found = pq.read_table(pa.BufferReader(table_of(segment, name)))
+    replace_table(segment, name, parquet(found.take(rows)), len(rows))
+
+
+@pytest.mark.parametrize("rows", [[0] * 300 + [1, 2, 3], [0, 1] * 300])
+def test_rows_that_repeat_as_no_recorder_repeats_them_are_damage(tmp_path: Path, rows: list[int]):
+    """Some hundred kilobytes of them cost a diagnosis a minute, and `verify` called them whole."""
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    repeated(segment, "core_times", rows)
+    assert [trouble.detail for trouble in verify(tmp_path).troubles] == [
+        "has more rows of one thing at one time than a reading has"
+    ]
+
+
+@pytest.mark.parametrize("name", ["core_times", "mark"])
+def test_rows_that_the_list_of_readings_has_not_are_damage(tmp_path: Path, name: str):
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    repeated(segment, name, [0, 0, 0, 0])
+    assert [trouble.detail for trouble in verify(tmp_path).troubles] == [
+        "has rows that its list of readings has not"
+    ]
+
+
+def test_rows_that_repeat_in_an_open_segment_are_damage_too(tmp_path: Path):
+    opened = write_open(tmp_path, [simple(1.0)])
+    batch = encode(MARK, [marks(3, 1.0)])[0]
+    content = stream_of(pa.Table.from_batches([batch] * 2).combine_chunks().to_batches()[0])
+    vouch(opened, "mark", content, ".arrows")
+    assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED]
+
+
+def test_a_text_that_is_long_in_many_rows_is_damage_and_is_not_exported(tmp_path: Path):
+    """37 kB of them were whole, and an export died of memory."""
+    number = 1 << 18
+    columns = {MONO: np.full(number, 2.0), WALL: np.full(number, WALL_S + 2.0)}
+    columns[POSITION] = np.arange(number, dtype=np.int32)
+    text = pa.DictionaryArray.from_arrays(np.zeros(number, np.int8), ["x" * 1500])
+    segment = write_sealed(tmp_path / "rec", [simple(1.0)])
+    replace_table(segment, "mark", parquet(pa.table({**columns, "text": text})), number)
+    ended = sexton("recording", "verify", tmp_path / "rec")
+    assert (ended.returncode, ended.stderr) == (1, b"")
+    assert b"375 MB of text, too large" in ended.stdout
+    ended = sexton("recording", "export", tmp_path / "rec", "--out", tmp_path / "out")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(b"sexton: skipped: ")
+
+
+def test_a_text_that_may_be_exported_is_decoded_a_few_rows_at_a_time(tmp_path: Path):
+    number = 1 << 18
+    columns = {MONO: np.full(number, 2.0), WALL: np.full(number, WALL_S + 2.0)}
+    columns[POSITION] = np.arange(number, dtype=np.int32)
+    text = pa.DictionaryArray.from_arrays(np.zeros(number, np.int8), ["x" * 900])
+    segment = write_sealed(tmp_path / "rec", [simple(1.0)])
+    replace_table(segment, "mark", parquet(pa.table({**columns, "text": text})), number)
+    for form in ("jsonl", "parquet"):
+        out = tmp_path / form
+        words = ("--out", out, "--format", form, "--table", "mark")
+        ended = sexton("recording", "export", tmp_path / "rec", *words)
+        assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_a_journal_that_claims_any_length_does_not_count_as_read(tmp_path: Path):
+    opened = write_open(tmp_path, [simple(1.0)])
+    with_line(opened, {"ends": {"mark": [1 << 61, 1]}})
+    assert verify(tmp_path).bytes < 1 << 20
+    with_line(opened, {"ends": {"mark": [1 << 80, 1]}})
+    assert verify(tmp_path).bytes < 1 << 20

@@ -347,8 +347,8 @@ class TableFile:
         return checked_table(self._name, found)
 
     def _bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
-        """About how much memory they take. Texts are not counted: a command that reads untrusted
-        files has a limit anyway (`sexton.sandbox`)."""
+        """About how much memory they take, without texts: those are counted when they are read as
+        codes (`checked_table`), and a command that reads untrusted files has a limit anyway."""
         total: int = len(columns) * sum(self._rows[group] for group in groups)
         lists = [name for name in columns if pa.types.is_nested(self._schema.field(name).type)]
         if lists:

@@ -143,12 +143,13 @@ def _verify(args: argparse.Namespace) -> int:
 
     signed = None if args.key is None else check_signatures(args.directory, args.key)
     confine_to(args.directory)
-    from sexton.profile.recorded import check_annex
+    from sexton.profile.recorded import check_annex, check_perf
+    from sexton.profile.symbols.cache import check_names
     from sexton.reports.text.recording import verify_json, verify_text
-    from sexton.store.verify import verify
+    from sexton.store.verify import Checks, verify
 
     with steps("reading") as tick:
-        found = verify(Path(args.directory), tick, check_annex)
+        found = verify(Path(args.directory), tick, Checks(check_annex, check_perf, check_names))
     output.print_result(args, verify_json(found, signed), verify_text(found, signed))
     return 0 if found.whole else 1
 
