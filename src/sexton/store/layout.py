@@ -128,7 +128,7 @@ def why_not_private(place: str | os.PathLike[str]) -> str:
         shown = "it" if path == wanted else printable(path)
         if status.st_uid != us and (path == wanted or status.st_uid != 0):
             return f"{shown} belongs to user {status.st_uid}, not to user {us}"
-        by_group = status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid())
+        by_group = status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid)
         open_to_others = by_group or status.st_mode & stat.S_IWOTH
         if (
             open_to_others
@@ -137,6 +137,26 @@ def why_not_private(place: str | os.PathLike[str]) -> str:
         ):
             return f"other users may write into {shown}"
     return ""
+
+
+def _is_own_group(group: int) -> bool:
+    """Whether only root and we are in a group, as in the private ones that most distributions give
+    their users. Root's counts as such with the system accounts that some put there, and so does one
+    of no name, as in containers."""
+    if group not in (0, os.getegid()):
+        return False
+    import grp
+    import pwd
+
+    us = os.geteuid()
+    every = pwd.getpwall()
+    try:
+        members = {*grp.getgrgid(group).gr_mem}
+    except KeyError:
+        members = set()
+    if group != 0:
+        members |= {user.pw_name for user in every if user.pw_gid == group}
+    return members <= {user.pw_name for user in every if user.pw_uid in (0, us)}
 
 
 def segments_in(directory: Path) -> list[SegmentName]:
