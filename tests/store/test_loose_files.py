@@ -82,7 +82,7 @@ def test_a_ring_that_no_recorder_wrote_is_damage(recording: Path, why: str):
 OTHERS: dict[str, list[bytes]] = {
     "stacks/perf.data.20261119000000": [b"PERFILE2" + b"\xff" * 5000, b"PERFILE2", b""],
     "marks/a.json": [b"5", b"{}", b"[" * 9000, b"\xff"],
-    "status.json": [b"5", b"[]", b"[" * 90_000, b'"x"'],
+    "status.json": [b"5", b"[]", b"[" * 90_000, b'"x"', b"{}", b'{"state":"recording","pid":"x"}'],
     "shipped.json": [b"5", b"{}", b'{"files":{"a":[1]},"whole":true}', b'{"files":{},"whole":1}'],
     "symbols/abcdef.names": [b"", b"SEXTNAM1" + bytes(8) + b"x"],
 }

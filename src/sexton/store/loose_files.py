@@ -22,6 +22,14 @@ from sexton.store.pins import text_of_mark
 from sexton.store.schema import alike, schema_of, texts_of
 
 _MOST_JSON = 16 << 20
+#: Types of what readers show of a status.
+_STATUS: dict[type | tuple[type, ...], tuple[str, ...]] = {
+    str: ("schema", "state", "problem"),
+    int: ("pid", "rss_bytes", "held_bytes", "written_bytes", "segments_sealed", "lost_rows"),
+    (int, float): ("since", "at", "cpu_limit_percent"),
+    dict: ("sources", "companions"),
+    list: ("shed", "notes"),
+}
 #: The rings of all cores take 32 MB before they are compressed.
 _MOST_RING = 64 << 20
 
@@ -37,6 +45,18 @@ def read_status(path: Path) -> dict[str, Any]:
     if not isinstance(status, dict):
         raise StoreError("not the status of a recorder")
     return status
+
+
+def check_status(path: Path) -> None:
+    status = read_status(path)
+    wrong = [
+        name
+        for kinds, names in _STATUS.items()
+        for name in names
+        if name in status and not isinstance(status[name], kinds)
+    ]
+    if wrong or "state" not in status:
+        raise StoreError("not the status of a recorder")
 
 
 def check_shipped(path: Path) -> None:

@@ -52,7 +52,7 @@ from sexton.store.layout import (
     read_plain,
     require_recording,
 )
-from sexton.store.loose_files import check_mark, check_ring, check_shipped, read_status
+from sexton.store.loose_files import check_mark, check_ring, check_shipped, check_status
 from sexton.store.pins import pins_in
 from sexton.store.repeats import NO_ROWS, Counted, Repeats, listed_rows
 from sexton.store.runs import described as described_runs
@@ -423,7 +423,7 @@ def _beside(directory: Path, found: Verified, checks: Checks) -> None:
                 found.add(FOREIGN, f"{place}/{entry.name}", "readers skip it")
             elif check is not None:
                 _check_loose(Path(entry.path), f"{place}/{entry.name}", check, found)
-    for name, read in (("status.json", read_status), ("shipped.json", check_shipped)):
+    for name, read in (("status.json", check_status), ("shipped.json", check_shipped)):
         if (directory / name).is_file() and not (directory / name).is_symlink():
             _check_loose(directory / name, name, read, found)
 
