@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -21,10 +19,10 @@ from sexton.store.layout import MANIFEST, SIGNATURE, TABLES, segments_in
 from sexton.store.recording import Recording
 from sexton.store.retention import Limits
 from sexton.store.schema import encode, tables
-from sexton.store.sealed import seal
-from sexton.store.signing import Signer, check_signed, read_private, read_public
+from sexton.store.signing import check_signed, read_private, read_public
 from sexton.store.verify import DAMAGED, verify
 from tests.support.cli import sexton
+from tests.support.keys import Keys, make_keys, openssl, signed
 from tests.support.recordings import (
     BOOT,
     WALL_S,
@@ -41,28 +39,6 @@ MARK = tables()["mark"]
 LIMITS = Limits(age_s=1e9, most_bytes=1 << 40)
 
 
-class Keys(NamedTuple):
-    private: Path
-    public: Path
-
-    def signer(self, directory: Path) -> Signer:
-        return Signer(directory, read_private(str(self.private)))
-
-
-def openssl(*arguments: str | Path) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=60)
-
-
-def make_keys(place: Path, algorithm: str = "ed25519") -> Keys:
-    """A pair as the documentation says to make it."""
-    place.mkdir(parents=True, exist_ok=True)
-    made = Keys(place / f"{algorithm}.pem", place / f"{algorithm}.pub")
-    openssl("genpkey", "-algorithm", algorithm, "-out", made.private)
-    openssl("pkey", "-in", made.private, "-pubout", "-out", made.public)
-    made.private.chmod(0o600)
-    return made
-
-
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     return make_keys(tmp_path_factory.mktemp("keys"))
@@ -71,18 +47,6 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     return make_keys(tmp_path_factory.mktemp("others"))
-
-
-def signed(directory: Path, keys: Keys, number: int = 1, first: int = 1) -> list[Path]:
-    """Segments of two seconds each, sealed and signed one after the other."""
-    made = []
-    for sequence in range(first, first + number):
-        opened = write_open(directory, [simple(2.0 * sequence)], sequence)
-        whole, problems = seal(opened, directory / "segments", keys.signer(directory))
-        assert whole is not None
-        assert problems == []
-        made.append(whole)
-    return made
 
 
 def annexed(segment: Path, keys: Keys) -> Path:
