@@ -23,7 +23,7 @@ from sexton.profile.recorded import (
     recorded_pieces,
 )
 from sexton.store.annex import Annex
-from sexton.store.verify import verify
+from sexton.store.verify import Checks, verify
 from tests.support.annexes import annex, samples, with_stacks
 from tests.support.cli import sexton
 from tests.support.examples import examples
@@ -235,7 +235,7 @@ def test_an_annex_with_values_that_cannot_be_is_invalid_for_readers_and_for_veri
     piece = sealed(tmp_path, profile)
     found = piece.annex.table(name)
     assert found.num_rows == len(values)
-    assert verify(tmp_path, check_annex=check_annex).troubles == []
+    assert verify(tmp_path, checks=Checks(check_annex)).troubles == []
     changed = found.set_column(found.column_names.index(column), column, pa.array(values))
     sink = pa.BufferOutputStream()
     pq.write_table(changed, sink, store_schema=False)
@@ -243,7 +243,7 @@ def test_an_annex_with_values_that_cannot_be_is_invalid_for_readers_and_for_veri
     (piece,) = recorded_pieces(tmp_path)
     with pytest.raises(StoreError, match=piece.annex.name):
         check_annex(piece.annex)
-    (trouble,) = verify(tmp_path, check_annex=check_annex).troubles
+    (trouble,) = verify(tmp_path, checks=Checks(check_annex)).troubles
     assert trouble.place.startswith(f"segments/{piece.path.parent.name}/{piece.annex.name}")
     ended = sexton("recording", "verify", tmp_path)
     assert (ended.returncode, ended.stderr) == (1, b"")

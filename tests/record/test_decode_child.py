@@ -18,7 +18,9 @@ from sexton.record.decode_child import Decoder, Request
 from sexton.store import sealed
 from sexton.store.annex import Annex
 from sexton.store.recording import Recording
+from sexton.store.signing import check_signed, read_public
 from sexton.store.verify import verify
+from tests.support.keys import make_keys, signed
 from tests.support.made_capture import CORES, HERTZ, SECONDS, START_NS, made_capture
 from tests.support.recordings import BOOT, HEADER, simple, write_open, write_sealed
 
@@ -49,14 +51,14 @@ def annexes(place: Path) -> list[Annex]:
 
 
 def child(
-    place: Path, files: Sequence[Request], most: int | None = None
+    place: Path, files: Sequence[Request], most: int | None = None, more: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     """As the recorder starts it."""
     change = "" if most is None else f"child.MEMORY_BYTES = {most}; "
     load = "import sys, sexton.record.decode_child as child"
     code = f"{load}; {change}sys.exit(child.main(sys.argv[1:]))"
     return subprocess.run(
-        [sys.executable, "-I", "-c", code, str(place), json.dumps(files)],
+        [sys.executable, "-I", "-c", code, str(place), json.dumps(files), *more],
         capture_output=True,
         text=True,
         timeout=120,
@@ -87,6 +89,18 @@ def test_a_file_is_decoded_named_and_sealed_into_its_segment_and_deleted(place, 
     assert "mem_cgroup_css_rstat_flush" in names
     assert verify(place).whole
     assert [path.name for path in (place / "stacks").iterdir()] == [f"kallsyms-{BOOT}.gz"]
+
+
+def test_an_annex_is_signed_as_its_segment_is(place, tmp_path):
+    keys = make_keys(tmp_path / "keys")
+    (segment,) = signed(place, keys)
+    raw = recorded(place, tmp_path)
+    ended = child(place, [asked(patient=False)], more=["1000000", str(keys.private)])
+    assert ended.stderr.startswith(f"done {NAME}"), ended.stderr
+    assert not raw.exists()
+    (annex,) = annexes(place)
+    assert (annex.path / "manifest.sig").is_file()
+    assert check_signed(place, read_public(str(keys.public))).segments == {segment.name}
 
 
 def test_it_waits_while_its_segment_is_open_and_takes_the_nearest_when_patience_ends(

@@ -97,4 +97,14 @@ def test_at_the_end_what_is_open_is_sealed_by_a_real_child(tmp_path: Path) -> No
     write_open(tmp_path, [simple(100.0)], 1)
     (done,) = ChildSealer(tmp_path, Limits(1e12, 1 << 30)).finish()
     assert (done.sealed, done.error, done.why) == (1, 0, "")
+
+
+def test_a_key_that_has_become_unusable_costs_the_signature_and_not_the_minutes(
+    tmp_path: Path,
+) -> None:
+    write_open(tmp_path, [simple(100.0)], 1)
+    key = str(tmp_path / "gone.pem")
+    (done,) = ChildSealer(tmp_path, Limits(1e12, 1 << 30), key).finish()
+    assert (done.sealed, done.error) == (1, 0)
+    assert done.notes == [f"not signed: {key}: No such file or directory"]
     assert list((tmp_path / "open").iterdir()) == []

@@ -21,8 +21,10 @@ from sexton.record.ship import Shipper
 from sexton.store.pins import Pin, add_pin, drop_pin
 from sexton.store.recording import Recording
 from sexton.store.sealed import seal
+from sexton.store.signing import check_signed, read_public
 from sexton.store.verify import verify
 from tests.support.annexes import STAMP, annex, samples
+from tests.support.keys import make_keys, signed
 from tests.support.profiles import profile_of
 from tests.support.recordings import BOOT, HEADER, WALL_S, simple, write_open, write_sealed
 
@@ -98,6 +100,16 @@ def test_a_pin_arrives_as_a_whole_recording_of_its_minutes(recording, box, start
     } - {"shipped.json"}
     assert shipper.status()["last_error"] == ""
     assert shipper.counts.waiting == 0
+
+
+def test_signatures_arrive_with_what_they_cover(tmp_path, box, start):
+    keys = make_keys(tmp_path / "keys")
+    made = signed(tmp_path / "rec", keys, 3)
+    add_pin(tmp_path / "rec", pin(4.0, 5.0))
+    shipper = start(box, tmp_path / "rec")
+    until(lambda: shipper.counts.shipped == 1)
+    found = check_signed(box / "node_7/p1", read_public(str(keys.public)))
+    assert found.segments == {made[1].name}
 
 
 def test_what_arrives_is_for_its_owner_alone(recording, box, start):

@@ -31,6 +31,7 @@ from sexton.store.verify import DAMAGED, verify
 from tests.explorer.server.asking import serving
 from tests.support.cli import ENVIRONMENT, SEXTON, reader_of, sexton
 from tests.support.recordings import (
+    HEADER,
     WALL_S,
     cores,
     manifest_of,
@@ -170,6 +171,96 @@ def test_an_open_segment_made_to_hurt_is_named_skipped_and_damaged(
     assert any("mark" in note for note in take_over(tmp_path)), "a recorder seals the rest"
     assert not list((tmp_path / "open").iterdir()), "and does not meet it again"
     assert len(Recording(tmp_path).segments[0].batches(CORE)) == 2
+
+
+#: Names that are none of a table; some cannot even be looked up.
+NAMES = ["a\0b", "\ud800", "../mark", "a" * 300 + ".", ""]
+
+
+def with_line(opened: Path, line: Any) -> None:
+    """One more line in a journal, with a checksum that fits."""
+    lines = [json.loads(line[9:]) for line in (opened / JOURNAL).read_bytes().splitlines()]
+    write_journal(opened, [*lines, line])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_no_table_has_costs_one_flush_and_not_the_recording(tmp_path: Path, name: str):
+    """With a NUL or half a surrogate pair every command failed on the whole recording."""
+    write_sealed(tmp_path, [simple(1.0)])
+    with_line(write_open(tmp_path, [simple(31.0)], sequence=2), {"ends": {name: [5, 1]}})
+    assert [len(segment.batches(MARK)) for segment in Recording(tmp_path).segments] == [2, 2]
+    (trouble,) = verify(tmp_path).troubles
+    assert (trouble.kind, trouble.place.rpartition("/")[2]) == (DAMAGED, JOURNAL)
+    assert len(take_over(tmp_path)) == 2, "what was cut, and one segment sealed"
+    assert not list((tmp_path / "open").iterdir())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_no_table_has_in_a_manifest_is_damage(tmp_path: Path, name: str):
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    manifest = manifest_of(segment)
+    manifest["tables"][name] = {**manifest["tables"]["mark"]}
+    del manifest["tables"][name]["offset"]
+    resign(segment, manifest)
+    assert Recording(tmp_path).segments == []
+    assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED]
+
+
+def test_a_recorder_starts_over_names_that_no_table_has(tmp_path: Path):
+    """It ended with 2, said that its last minutes were not written, and did so at each start."""
+    for number, name in enumerate(NAMES, 1):
+        with_line(write_open(tmp_path, [simple(31.0)], sequence=number), {"ends": {name: [5, 1]}})
+    quick = ("--no-probe", "--no-ring", "--no-trace", "--seconds", "1")
+    ended = sexton("record", tmp_path, *quick)
+    assert (ended.returncode, b"not written" in ended.stderr) == (0, False)
+    assert not list((tmp_path / "open").iterdir())
+
+
+HEADERS: list[dict[str, Any]] = [
+    {"host": {}},
+    {"boot_id": []},
+    {"sexton": None},
+    {"sequence": "x"},
+    {"recorder_start": float("nan")},
+    {"providers": {"mark": 5}},
+    {"periods": {"marks": "x"}},
+]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_header_that_no_recorder_writes_is_damage(tmp_path: Path, header: dict[str, Any]):
+    opened = write_open(tmp_path, [simple(31.0)], sequence=2)
+    lines = [json.loads(line[9:]) for line in (opened / JOURNAL).read_bytes().splitlines()]
+    write_journal(opened, [{**lines[0], **header}, *lines[1:]])
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    resign(segment, {**manifest_of(segment), **header})
+    assert Recording(tmp_path).segments == []
+    assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED, DAMAGED]
+
+
+@pytest.mark.parametrize("config", [5, {}, {"path": 1}])
+def test_a_configuration_that_no_recorder_stores_is_damage_and_loses_no_reading(
+    tmp_path: Path, config: Any
+):
+    write_sealed(tmp_path, [simple(1.0)], 1, {**HEADER, "config": config})
+    write_open(tmp_path, [simple(31.0)], 2, {**HEADER, "config": config})
+    assert [len(segment.batches(MARK)) for segment in Recording(tmp_path).segments] == [2, 2]
+    assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED, DAMAGED]
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_state_of_no_source_is_damage(tmp_path: Path, place: int):
+    """`recording info` sorted the names of the sources and ended with an internal error."""
+    state: list[Any] = ["procfs.stat", "/proc/stat", "ok", "", "", False]
+    state[place] = None
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    resign(
+        segment, {**manifest_of(segment), "states": [state, ["a", *state[1:2], "ok", "", "", 0]]}
+    )
+    with_line(write_open(tmp_path, [simple(31.0)], sequence=2), {"states": [state]})
+    ended = sexton("recording", "info", tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert {trouble.kind for trouble in verify(tmp_path).troubles} == {DAMAGED}
 
 
 def parquet(found: pa.Table) -> bytes:
@@ -385,3 +476,74 @@ def test_memory_that_a_check_did_not_foresee_is_bounded(tmp_path: Path):
     assert ended.returncode == 1, ended.stderr
     assert b"mark.parquet" in ended.stdout
     assert b"Traceback" not in ended.stderr
+
+
+def repeated(segment: Path, name: str, rows: list[int]) -> None:
+    """These rows of a table instead of all, with checksums that fit."""
+    found = pq.read_table(pa.BufferReader(table_of(segment, name)))
+    replace_table(segment, name, parquet(found.take(rows)), len(rows))
+
+
+@pytest.mark.parametrize("rows", [[0] * 300 + [1, 2, 3], [0, 1] * 300])
+def test_rows_that_repeat_as_no_recorder_repeats_them_are_damage(tmp_path: Path, rows: list[int]):
+    """Some hundred kilobytes of them cost a diagnosis a minute, and `verify` called them whole."""
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    repeated(segment, "core_times", rows)
+    assert [trouble.detail for trouble in verify(tmp_path).troubles] == [
+        "has more rows of one thing at one time than a reading has"
+    ]
+
+
+@pytest.mark.parametrize("name", ["core_times", "mark"])
+def test_rows_that_the_list_of_readings_has_not_are_damage(tmp_path: Path, name: str):
+    segment = write_sealed(tmp_path, [simple(1.0)])
+    repeated(segment, name, [0, 0, 0, 0])
+    assert [trouble.detail for trouble in verify(tmp_path).troubles] == [
+        "has rows that its list of readings has not"
+    ]
+
+
+def test_rows_that_repeat_in_an_open_segment_are_damage_too(tmp_path: Path):
+    opened = write_open(tmp_path, [simple(1.0)])
+    batch = encode(MARK, [marks(3, 1.0)])[0]
+    content = stream_of(pa.Table.from_batches([batch] * 2).combine_chunks().to_batches()[0])
+    vouch(opened, "mark", content, ".arrows")
+    assert [trouble.kind for trouble in verify(tmp_path).troubles] == [DAMAGED]
+
+
+def test_a_text_that_is_long_in_many_rows_is_damage_and_is_not_exported(tmp_path: Path):
+    """37 kB of them were whole, and an export died of memory."""
+    number = 1 << 18
+    columns = {MONO: np.full(number, 2.0), WALL: np.full(number, WALL_S + 2.0)}
+    columns[POSITION] = np.arange(number, dtype=np.int32)
+    text = pa.DictionaryArray.from_arrays(np.zeros(number, np.int8), ["x" * 1500])
+    segment = write_sealed(tmp_path / "rec", [simple(1.0)])
+    replace_table(segment, "mark", parquet(pa.table({**columns, "text": text})), number)
+    ended = sexton("recording", "verify", tmp_path / "rec")
+    assert (ended.returncode, ended.stderr) == (1, b"")
+    assert b"375 MB of text, too large" in ended.stdout
+    ended = sexton("recording", "export", tmp_path / "rec", "--out", tmp_path / "out")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(b"sexton: skipped: ")
+
+
+def test_a_text_that_may_be_exported_is_decoded_a_few_rows_at_a_time(tmp_path: Path):
+    number = 1 << 18
+    columns = {MONO: np.full(number, 2.0), WALL: np.full(number, WALL_S + 2.0)}
+    columns[POSITION] = np.arange(number, dtype=np.int32)
+    text = pa.DictionaryArray.from_arrays(np.zeros(number, np.int8), ["x" * 900])
+    segment = write_sealed(tmp_path / "rec", [simple(1.0)])
+    replace_table(segment, "mark", parquet(pa.table({**columns, "text": text})), number)
+    for form in ("jsonl", "parquet"):
+        out = tmp_path / form
+        words = ("--out", out, "--format", form, "--table", "mark")
+        ended = sexton("recording", "export", tmp_path / "rec", *words)
+        assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_a_journal_that_claims_any_length_does_not_count_as_read(tmp_path: Path):
+    opened = write_open(tmp_path, [simple(1.0)])
+    with_line(opened, {"ends": {"mark": [1 << 61, 1]}})
+    assert verify(tmp_path).bytes < 1 << 20
+    with_line(opened, {"ends": {"mark": [1 << 80, 1]}})
+    assert verify(tmp_path).bytes < 1 << 20

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
@@ -58,6 +60,45 @@ def test_a_directory_that_others_may_write_into_is_refused(place: Path, mode: in
     with pytest.raises(StoreError, match="other users may write into it; record into"):
         prepare(place)
     assert list(place.iterdir()) == []
+
+
+class Account(NamedTuple):
+    pw_name: str
+    pw_uid: int
+    pw_gid: int
+
+
+#: Of the process and of the directory.
+GROUP = 4242
+
+
+@root
+@pytest.mark.parametrize(
+    ("theirs", "members", "fine"),
+    [(100, ["root"], True), (100, None, True), (GROUP, [], False), (100, ["theirs"], False)],
+    ids=["private", "no name", "shared primary", "shared"],
+)
+def test_a_directory_of_a_group_is_refused_if_others_are_in_it(
+    place: Path, theirs: int, members: list[str] | None, fine: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Our primary group was taken for ours alone; many sites give one to all users."""
+    place.mkdir()
+    place.chmod(0o775)
+    os.chown(place, -1, GROUP)
+
+    def getgrgid(group: int) -> SimpleNamespace:
+        if members is None:
+            raise KeyError(group)
+        return SimpleNamespace(gr_mem=members)
+
+    every = [Account("root", 0, GROUP), Account("theirs", SOMEBODY, theirs)]
+    monkeypatch.setattr("os.getegid", lambda: GROUP)
+    monkeypatch.setattr("pwd.getpwall", lambda: every)
+    monkeypatch.setattr("grp.getgrgid", getgrgid)
+    if fine:
+        return prepare(place)
+    with pytest.raises(StoreError, match="other users may write into it"):
+        prepare(place)
 
 
 @root

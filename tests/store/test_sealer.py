@@ -12,6 +12,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from sexton.errors import StoreError
@@ -297,7 +298,7 @@ def test_a_segment_that_crashes_its_reader_is_set_aside_and_the_others_are_seale
     opened = [write_open(tmp_path, [simple(float(n))], n).name for n in (1, 2, 3)]
     real = sealed.seal
 
-    def seal(path: Path, segments: Path) -> tuple[Path | None, list[str]]:
+    def seal(path: Path, segments: Path, signer: None) -> tuple[Path | None, list[str]]:
         if path.name == opened[1]:
             faulthandler.disable()  # it would tell of a crash that is meant
             os.kill(os.getpid(), signal.SIGSEGV)
@@ -325,8 +326,35 @@ def test_a_child_that_raises_ends_there_and_does_not_go_on_as_a_second_sealer(
     finally:
         (tmp_path / f"back-{os.getpid()}").touch()
     assert [path.name for path in tmp_path.glob("back-*")] == [f"back-{os.getpid()}"]
-    assert (done.sealed, done.error) == (0, errno.EIO)
-    assert done.why == f"sealing {opened.name} failed (exit status 1)"
+    assert (done.sealed, done.error, done.why) == (0, 0, "")
+    assert done.notes == [
+        f"{opened.name}: cannot be read: its reader failed (exit status 1): damaged or hostile"
+        " input, or a bug",
+        f"{opened.name}: kept as it is, under segments/",
+    ]
+    assert list((tmp_path / "open").iterdir()) == [], "and it is not met at the next start"
+    assert [segment.name for segment in Recording(tmp_path).segments] == [opened.name]
+
+
+def test_a_segment_that_only_arrow_refuses_is_set_aside_and_a_full_disks_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error came back at each start, and the recorder ended with it."""
+    opened = write_open(tmp_path, [simple(1.0)])
+    found: list[Exception] = [
+        OSError(errno.ENOSPC, "No space left on device"),
+        pa.ArrowInvalid("x"),
+    ]
+
+    def seal(*_: Path) -> None:
+        raise found[0]
+
+    monkeypatch.setattr(sealed, "seal", seal)
+    assert seal_finished(tmp_path, apart=True).error == errno.ENOSPC
+    assert opened.is_dir()
+    found.pop(0)
+    assert seal_finished(tmp_path, apart=True).error == 0
+    assert not opened.exists()
 
 
 def test_a_table_that_is_too_large_to_be_sealed_here_is_kept_as_it_is(

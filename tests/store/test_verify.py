@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.errors import StoreError
-from sexton.store.verify import DAMAGED, FOREIGN, TORN, verify
+from sexton.profile.recorded import check_perf
+from sexton.store.verify import DAMAGED, FOREIGN, TORN, Checks, verify
 from tests.support.examples import examples
 from tests.support.recordings import (
     damage_table,
@@ -218,10 +219,13 @@ def test_a_torn_status_is_damage_and_a_good_one_is_not(recording: Path):
 
 
 def test_a_stack_file_that_perf_did_not_write_is_damage(recording: Path):
-    (recording / "stacks" / "perf.data.20261115101500").write_bytes(b"PERFILE2 and so on")
-    assert told(recording) == []
+    of_a_pipe = b"PERFILE2" + (16).to_bytes(8, "little")
+    (recording / "stacks" / "perf.data.20261115101500").write_bytes(of_a_pipe)
+    checks = Checks(perf=check_perf)
+    assert verify(recording, checks=checks).troubles == []
     (recording / "stacks" / "perf.data.20261115101700").write_bytes(b"zeros")
-    assert only(recording, DAMAGED) == "stacks/perf.data.20261115101700"
+    (trouble,) = verify(recording, checks=checks).troubles
+    assert trouble == (DAMAGED, "stacks/perf.data.20261115101700", "not a perf.data file")
 
 
 def test_progress_goes_through_every_segment(recording: Path):

@@ -48,6 +48,15 @@ def need_recorder() -> None:
         raise CommandError("recordings need pyarrow: pip install 'sexton[recorder]'")
 
 
+def add_key(parser: argparse.ArgumentParser) -> None:
+    """``--key PUB``."""
+    parser.add_argument(
+        "--key",
+        metavar="PUB",
+        help="a public key in PEM: read only what was signed with its private key (Ed25519)",
+    )
+
+
 def need_web() -> None:
     """Fail if the web server is missing: only the explorer needs it, not a recorder."""
     from importlib.util import find_spec

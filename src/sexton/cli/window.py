@@ -13,16 +13,19 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sexton.cli.options import add_root, need_recorder, seconds
+from sexton.cli.options import add_key, add_root, need_recorder, seconds
 from sexton.errors import CommandError, StoreError
 
 if TYPE_CHECKING:
     import re
 
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     from sexton.model.diagnosis import Cost
     from sexton.model.window import Window
     from sexton.replay.span import Span
     from sexton.store.recording import Recording
+    from sexton.store.signing import Signed
 
 #: New objects between two garbage collections.
 _GC_THRESHOLD = 50_000
@@ -64,13 +67,14 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_recording(parser: argparse.ArgumentParser) -> None:
-    """``--from DIR``."""
+    """``--from DIR`` and ``--key PUB``."""
     parser.add_argument(
         "--from",
         dest="recording",
         metavar="DIR",
         help="a recording instead of this node, or an archive of `sexton collect` (- for stdin)",
     )
+    add_key(parser)
 
 
 def add_archive(parser: argparse.ArgumentParser) -> None:
@@ -133,6 +137,12 @@ def read_archived(path: str) -> tuple[Window, Cost]:
     return window, cost_of(window, "replayed from an archive")
 
 
+def check_key(args: argparse.Namespace) -> None:
+    """Refuse `--key` without a recording: nothing else is signed."""
+    if args.key is not None and (args.recording is None or is_archive(args.recording)):
+        raise CommandError("--key requires --from DIR")
+
+
 def check_recording(args: argparse.Namespace) -> None:
     """Refuse options that only apply to a live node."""
     if args.root != "/":
@@ -144,16 +154,42 @@ def check_recording(args: argparse.Namespace) -> None:
     need_recorder()
 
 
-def open_recording(path: str, live: bool = False, times: int = 1) -> Recording:
+def open_recording(
+    path: str, live: bool = False, times: int = 1, key: str | None = None
+) -> Recording:
     """Open a recording in the sandbox: it is untrusted input. `live`: this node is read as well;
-    `times`: how much more CPU time is allowed than for reading it once."""
+    `times`: how much more CPU time is allowed than for reading it once; `key`: a public key with
+    which everything that is sealed must be signed."""
     from pathlib import Path
 
     need_recorder()
+    wanted = None if key is None else _public_key(key)
     confine_to(path, live, times)
     from sexton.store.recording import Recording
 
-    return Recording(Path(path))
+    if wanted is None:
+        return Recording(Path(path))
+    from sexton.store.signing import check_signed
+
+    return Recording(Path(path), signed=check_signed(Path(path), wanted))
+
+
+def check_signatures(path: str, key: str) -> Signed:
+    """As `open_recording` does with a key, before all of it is read."""
+    from pathlib import Path
+
+    wanted = _public_key(key)
+    confine_to(path, times=2)
+    from sexton.store.signing import check_signed
+
+    return check_signed(Path(path), wanted)
+
+
+def _public_key(path: str) -> Ed25519PublicKey:
+    """Read before the process confines itself: the key is not part of what is untrusted."""
+    from sexton.store.signing import read_public
+
+    return read_public(path)
 
 
 def confine_to(path: str, live: bool = False, times: int = 1) -> None:

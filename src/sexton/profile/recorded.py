@@ -200,6 +200,18 @@ def check_annex(annex: Annex) -> None:
     facts_of(annex)
 
 
+def check_perf(path: Path) -> None:
+    """Read the header of a perf file; `StoreError` if there is none to read samples with. A file
+    that perf could not finish has a header."""
+    from sexton.profile.perf.pieces import Capture
+
+    try:
+        with Capture(str(path)):
+            pass
+    except (SextonError, OSError) as error:
+        raise StoreError(str(error).removeprefix(f"{path}: ")) from None
+
+
 def read_seconds(annex: Annex) -> Heat:
     """Heat by the second; `cells` has no columns."""
     found = annex.table("heat")

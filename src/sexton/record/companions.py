@@ -58,6 +58,7 @@ class Place(NamedTuple):
     node: str
     boot_id: str
     most_bytes: int
+    sign_key: str = ""
 
 
 class Companion(Protocol):

@@ -1,4 +1,4 @@
-"""The child that decodes: ``python -m sexton.record.decode_child DIR FILES [CACHE-BYTES]``.
+"""The child that decodes: ``python -m sexton.record.decode_child DIR FILES [CACHE-BYTES [KEY]]``.
 
 For each perf file: read it, resolve symbols, seal the result into the segment of its minutes,
 delete it; one line on standard error reports the result (``done NAME SAMPLES BYTES``, ``waits NAME
@@ -22,12 +22,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sexton.errors import SextonError, first_line
+from sexton.errors import SextonError, StoreError, first_line
 from sexton.sandbox import confine_child
+from sexton.store.sealer import signer_of
 
 if TYPE_CHECKING:
     from sexton.model.profile import Profile
     from sexton.profile.symbols.symbols import Symbols
+    from sexton.store.signing import Signer
 
 #: A child's own memory; a file of 1.1 million samples takes less.
 MEMORY_BYTES = 200 << 20
@@ -54,6 +56,9 @@ class Request(NamedTuple):
 
 def main(arguments: list[str]) -> int:
     directory, requests = Path(arguments[0]), json.loads(arguments[1])
+    signer = None
+    with contextlib.suppress(StoreError):  # the child that seals reports it
+        signer = signer_of(directory, "".join(arguments[3:]))
     _bound()
     lock = os.open(directory / "stacks", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -61,7 +66,8 @@ def main(arguments: list[str]) -> int:
     except BlockingIOError:
         print("another process is decoding here", file=sys.stderr)
         return 1
-    decoder = Decoder(directory, *map(int, arguments[2:]))
+    decoder = Decoder(directory, *map(int, arguments[2:3]))
+    decoder.signer = signer
     for request in requests:
         _say(decoder.answer(Request(*request)))
     return 0
@@ -95,6 +101,7 @@ class Decoder:
         self.directory = directory
         self._cache_bytes = cache_bytes
         self._symbols: dict[str, Symbols] = {}
+        self.signer: Signer | None = None
 
     def answer(self, request: Request) -> str:
         """Decode one file; returns the line that reports the result."""
@@ -161,7 +168,6 @@ class Decoder:
         )
 
     def _seal(self, profile: Profile, boot_id: str, origin: Any) -> int:
-        from sexton.errors import StoreError
         from sexton.profile.heat import heat_of
 
         heat = heat_of(profile)
@@ -188,7 +194,7 @@ class Decoder:
             "profile": annex_facts(profile),
         }
         name = free_name(home.path, origin.name)
-        whole = write_annex(home.path, name, header, annex_tables(profile, heat))
+        whole = write_annex(home.path, name, header, annex_tables(profile, heat), self.signer)
         return sum(path.stat().st_size for path in whole.iterdir())
 
 

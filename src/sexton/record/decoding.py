@@ -240,7 +240,8 @@ class Decoding:
             return
         requests = [self._request(now_s, file) for file in files]
         cache = str(max(self._place.most_bytes // _CACHE_SHARE, _LEAST_CACHE))
-        arguments = (str(self._place.directory), json.dumps(requests), cache)
+        arguments = [str(self._place.directory), json.dumps(requests), cache]
+        arguments += filter(None, [self._place.sign_key])
         try:
             child = start(module_command(_CHILD, *arguments), _CHILD_OPTIONS)
         except SourceError as error:

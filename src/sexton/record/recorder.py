@@ -69,6 +69,8 @@ class Options:
     flush_s: float = FLUSH_S
     #: Files of the configuration, which is read once at the start.
     config_files: tuple[str, ...] = ()
+    #: The private key that sealed segments are signed with; only the children read it.
+    sign_key: str = ""
 
 
 @dataclass(slots=True)
@@ -107,7 +109,7 @@ class Recorder:
         self._kernel_s = 0.0
         self._recent: list[Note] = []
         self._began_s = time.monotonic()
-        sealer = ChildSealer(options.directory, options.limits)
+        sealer = ChildSealer(options.directory, options.limits, options.sign_key)
         left = sealer.take_over()
         self.boot_id = text(host.files, "/proc/sys/kernel/random/boot_id").strip()
         self._pinning = Pinning(self.boot_id)
@@ -183,7 +185,10 @@ class Recorder:
 
     def _accompany(self, wanted: Sequence[Callable[[Place], Companion]]) -> None:
         node, limits = os.uname().nodename, self.options.limits
-        place = Place(self.host, self.options.directory, node, self.boot_id, limits.most_bytes)
+        options = self.options
+        place = Place(
+            self.host, options.directory, node, self.boot_id, limits.most_bytes, options.sign_key
+        )
         for make in wanted:
             try:
                 may_hang = getattr(make, "may_hang", False)

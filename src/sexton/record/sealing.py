@@ -34,8 +34,9 @@ _RETRY_S, _LONGEST_RETRY_S = 5.0, 60.0
 class ChildSealer:
     """Seals the writer's finished segments in a child, one at a time."""
 
-    def __init__(self, directory: Path, limits: Limits) -> None:
+    def __init__(self, directory: Path, limits: Limits, sign_key: str = "") -> None:
         self._directory = directory
+        self._sign_key = sign_key
         self._limits = limits
         self._child: Running | None = None
         self._began_s = 0.0
@@ -92,7 +93,7 @@ class ChildSealer:
 
     def _begin(self, last: int, *tasks: str) -> None:
         limits = (str(self._limits.age_s), str(self._limits.most_bytes))
-        arguments = (str(self._directory), str(last), *limits, *tasks)
+        arguments = (str(self._directory), str(last), *limits, self._sign_key, *tasks)
         self._began_s = time.monotonic()
         try:
             self._child = start(module_command(_CHILD, *arguments), _OPTIONS)

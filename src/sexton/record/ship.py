@@ -33,7 +33,7 @@ from sexton.record.destination import Destination, one_line, open_destination, s
 from sexton.store.annex import LONGEST_RAW_S, Reach, annex_name, own_reach, reach_of
 from sexton.store.journal import JOURNAL, whole_lines
 from sexton.store.layout import MANIFEST, read_manifest, read_plain, segments_in
-from sexton.store.pieces import Piece, is_raw, loose_pieces, pieces_of, pieces_of_open
+from sexton.store.pieces import Piece, is_raw, loose_pieces, pieces_of, pieces_of_open, shipped_in
 from sexton.store.pins import Pin, pins_in
 
 SCHEMA = "sexton.shipped/1"
@@ -358,10 +358,8 @@ def _listing(content: bytes | None) -> _Sent:
     if content is None:
         return sent
     try:
-        stored = json.loads(content)
-        for name, (length, checksum) in stored["files"].items():
-            sent.files[str(name)] = [int(length), int(checksum)]
-        sent.listed = (bool(stored["whole"]), sorted(sent.files.items()))
-    except (ValueError, KeyError, TypeError, AttributeError):
+        whole, sent.files = shipped_in(json.loads(content))
+        sent.listed = (whole, sorted(sent.files.items()))
+    except (ValueError, RecursionError):
         return _Sent()
     return sent

@@ -13,6 +13,7 @@ read or written.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,11 +27,12 @@ from sexton.store.layout import (
     ASIDE,
     MANIFEST,
     SCHEMA,
+    SIGNATURE,
     read_manifest,
     segments_in,
-    signed,
     table_bytes,
     unused,
+    with_checksum,
 )
 from sexton.store.pins import Spanned
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sexton.store.sealed import TableFile
+    from sexton.store.signing import Signer
 
 _NAME = re.compile(r"profile-[0-9]{14,20}(-torn)?(\.[0-9]+)*", re.ASCII)
 _RAW = "perf.data."
@@ -253,7 +256,11 @@ def annexes_of(segment: Path, problems: list[str] | None = None) -> list[Annex]:
 
 
 def write_annex(
-    segment: Path, name: str, header: Mapping[str, Any], tables: Mapping[str, Stored]
+    segment: Path,
+    name: str,
+    header: Mapping[str, Any],
+    tables: Mapping[str, Stored],
+    signer: Signer | None = None,
 ) -> Path:
     """Seal an annex into a sealed segment; returns its path. A failure leaves nothing behind.
 
@@ -278,5 +285,8 @@ def write_annex(
             "tables": described,
             "file": file.whole(),
         }
-        store_file(aside / MANIFEST, signed(manifest))
+        store_file(aside / MANIFEST, with_checksum(manifest))
+        if signer is not None:
+            with contextlib.suppress(StoreError):  # of a segment that is not signed either
+                store_file(aside / SIGNATURE, signer.annex(aside, name, segment))
     return segment / name

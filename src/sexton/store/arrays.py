@@ -85,6 +85,30 @@ def _encoded(column: Column) -> pa.DictionaryArray:
     return array
 
 
+def text_bytes(column: Column) -> int:
+    """How much text codes stand for; 0 for a column that is not of codes."""
+    if not pa.types.is_dictionary(column.type):
+        return 0
+    chunks = [column] if isinstance(column, pa.Array) else column.chunks
+    return sum(int(_lengths(chunk.dictionary)[numbers(chunk.indices)].sum()) for chunk in chunks)
+
+
+def longest_text(column: Column) -> int:
+    """Bytes of the longest text in a column of codes; 0 for another column."""
+    if not pa.types.is_dictionary(column.type):
+        return 0
+    chunks = [column] if isinstance(column, pa.Array) else column.chunks
+    return max((int(_lengths(chunk.dictionary).max()) for chunk in chunks), default=0)
+
+
+def _lengths(words: pa.Array) -> npt.NDArray[np.int64]:
+    """The lengths of texts in bytes, and 0 as the last one, for index -1."""
+    if not len(words) or not pa.types.is_string(words.type):
+        return np.zeros(len(words) + 1, np.int64)
+    edges = np.frombuffer(words.buffers()[1], np.int32)[words.offset :][: len(words) + 1]
+    return np.append(np.diff(edges).astype(np.int64), 0)
+
+
 def values(column: Column, rows: Ints | None = None) -> list[Any]:
     """Python values of these rows in this order, or of all; `None` for null."""
     array = whole(column)

@@ -11,7 +11,8 @@ ones after it. The old segments are deleted some minutes later. A kill at any po
 the two states, and the next recorder removes the rest.
 
 Segments are merged only if nothing happened between them: same boot, same recorder, no gap, no
-jump of the wall clock, consecutive numbers. Damaged segments are left alone.
+jump of the wall clock, consecutive numbers. Damaged segments are left alone, and so are signed ones
+where this recorder cannot sign: their signatures would be lost.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,19 +38,23 @@ from sexton.store.layout import (
     ASIDE,
     MANIFEST,
     SCHEMA,
+    SIGNATURE,
     SegmentName,
     read_manifest,
     segment_name,
     segments_in,
-    signed,
     sync_directory,
     table_bytes,
+    with_checksum,
 )
 from sexton.store.recording import JUMP_S
 from sexton.store.retention import Limits
 from sexton.store.runs import changes, key_codes
 from sexton.store.schema import tables, texts_of
 from sexton.store.sealed import TablesFile, column_options, new_directory, open_table, store_file
+
+if TYPE_CHECKING:
+    from sexton.store.signing import Signer
 
 HOUR_S = 3600.0
 #: An hour is compacted when its end is this old: by then its pins are shipped and perf's last file
@@ -93,6 +98,10 @@ class _Sealed:
         own = ("sequence", "segment", "start", "end", "tables", "file", "states")
         return {key: value for key, value in self.manifest.items() if key not in own}
 
+    @property
+    def signed(self) -> bool:
+        return os.path.lexists(self.path / SIGNATURE)
+
 
 class _Damaged(Exception):
     """This segment cannot be merged."""
@@ -102,7 +111,12 @@ class _Damaged(Exception):
         self.segment = segment
 
 
-def compact(directory: Path, limits: Limits, settled_s: float | None = SETTLED_S) -> Compacted:
+def compact(
+    directory: Path,
+    limits: Limits,
+    settled_s: float | None = SETTLED_S,
+    signer: Signer | None = None,
+) -> Compacted:
     """Compact every finished hour; if `settled_s` is `None`, the last one too.
 
     Only for the process that holds the recording's lock, or its child.
@@ -111,8 +125,10 @@ def compact(directory: Path, limits: Limits, settled_s: float | None = SETTLED_S
     waiting = list(groups(directory, limits, settled_s))
     while waiting:
         group = waiting.pop(0)
+        if group[0].signed and signer is None:
+            continue
         try:
-            done.bytes += _merge(directory / "segments", group)
+            done.bytes += _merge(directory / "segments", group, signer)
         except _Damaged as error:
             done.problems.append(f"{error.segment.name.text}: not compacted: {error}")
             waiting[:0] = _split(group, error.segment)
@@ -169,6 +185,8 @@ def _belongs(segment: _Sealed, group: Sequence[_Sealed], span_s: float, most_byt
     first, last = group[0], group[-1]
     if segment.name.sequence != last.name.last + 1 or segment.header() != first.header():
         return False
+    if segment.signed != first.signed:
+        return False
     gap_s = segment.manifest["start"][0] - last.manifest["end"][0]
     if not -GAP_S <= gap_s <= GAP_S or abs(segment.ahead_s - first.ahead_s) > JUMP_S:
         return False
@@ -187,9 +205,14 @@ def _split(group: list[_Sealed], at: _Sealed) -> list[list[_Sealed]]:
     return [part for part in (group[:place], group[place + 1 :]) if len(part) > 1]
 
 
-def _merge(segments: Path, group: Sequence[_Sealed]) -> int:
-    """Write the segment that replaces a group; returns its bytes."""
+def _merge(segments: Path, group: Sequence[_Sealed], signer: Signer | None) -> int:
+    """Write the segment that replaces a group; returns its bytes. It is signed if they are."""
     first, last = group[0], group[-1]
+    if not first.signed:
+        signer = None
+    if signer is not None:
+        for segment in group:
+            _check_signed(segment, signer)
     name = segment_name(first.name.sequence, first.manifest["start"][1], last.name.last).text
     with new_directory(segments / f"{ASIDE}{name}", segments / name) as aside:
         with TablesFile(aside) as file:
@@ -211,11 +234,22 @@ def _merge(segments: Path, group: Sequence[_Sealed]) -> int:
                 "states": [[*key, number] for key, number in sorted(counted.items())],
             },
         }
-        store_file(aside / MANIFEST, signed(manifest))
+        store_file(aside / MANIFEST, with_checksum(manifest))
+        if signer is not None:
+            replaced = [segment.path for segment in group]
+            store_file(aside / SIGNATURE, signer.segment(aside, name, replaced))
         for segment in group:
             for annex in annex_names(segment.path):
                 _link(segment.path / annex, aside / annex)
     return table_bytes(manifest)
+
+
+def _check_signed(segment: _Sealed, signer: Signer) -> None:
+    """`_Damaged` if it is not what was signed: its successor would vouch for it."""
+    try:
+        signer.check(segment.path)
+    except StoreError as error:
+        raise _Damaged(segment, str(error).removeprefix(f"{segment.name.text}: ")) from None
 
 
 def _merge_tables(file: TablesFile, group: Sequence[_Sealed]) -> dict[str, dict[str, Any]]:

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from sexton.errors import StoreError
 from sexton.model.row import Row, table
 from sexton.model.text import printable
-from sexton.store.arrays import whole
+from sexton.store.arrays import longest_text, whole
 from sexton.store.encoding import unescape
 from sexton.store.layout import ASIDE, sync_directory, write_all, written_aside
 from sexton.store.pieces import Piece, loose_pieces, pieces_of, pieces_of_open
@@ -36,6 +36,8 @@ FORMATS = ("parquet", "jsonl", "csv")
 _ROWS = 10_000
 #: Rows that are put in order, decoded and written at once.
 _SORTED_ROWS = 1 << 18
+#: Bytes of text in them, at most.
+_TEXT_AT_ONCE = 64 << 20
 _FORMULA = ("=", "+", "-", "@")
 
 Tick = Callable[[int, int], None]
@@ -134,10 +136,17 @@ def _copy(segment: Segment, kind: type[Row], spans: Sequence[Span], writer: _Wri
         content = parts[0] if len(parts) == 1 else _united(parts)
     keys = [(MONO, "ascending"), (POSITION, "ascending")]
     order = pc.sort_indices(content.select([MONO, POSITION]), sort_keys=keys)
-    for at in range(0, content.num_rows, _SORTED_ROWS):  # texts are many times as large as codes
-        part = content.take(order.slice(at, _SORTED_ROWS))
+    step = _at_once(content)
+    for at in range(0, content.num_rows, step):
+        part = content.take(order.slice(at, step))
         writer.write(conformed(part, schema_of(kind)))
     return int(content.num_rows)
+
+
+def _at_once(content: pa.Table) -> int:
+    """How many rows to decode at a time: texts are many times as large as their codes."""
+    longest = sum(map(longest_text, content.columns))
+    return max(1, min(_SORTED_ROWS, _TEXT_AT_ONCE // max(longest, 1)))
 
 
 def _united(parts: Sequence[pa.Table]) -> pa.Table:

@@ -33,7 +33,10 @@ from sexton.store.layout import (
     ASIDE,
     SCHEMA,
     check_format,
+    check_header,
     check_states,
+    is_count,
+    is_table_name,
     read_part,
     read_plain,
     sync_directory,
@@ -242,6 +245,7 @@ def recover(
         raise StoreError(f"{directory.name}: its journal has no whole line")
     try:
         check_format(lines[0].get("schema", SCHEMA))
+        check_header(lines[0])
     except (StoreError, ValueError) as error:
         raise StoreError(f"{directory.name}: {error}") from None
     found = _with_flushes(directory, Recovered(lines[0], {}, [], []), lines[1:], only)
@@ -317,11 +321,20 @@ def _cut(directory: Path, found: Recovered, content: bytes, length: int) -> Reco
     left = content[length:]
     later = flushes_after(left)
     cut = f"{directory.name}/{JOURNAL}: " if left else ""
-    if later:
+    made = no_recorders_line(left)
+    if made:
+        cut += "holds a line that no recorder writes, it and what follows is lost"
+    elif later:
         cut += f"a line is damaged, {later} flushes after it are lost with it"
     elif left:
         cut += "its last line is torn, one flush is lost"
-    return found._replace(cut=cut, torn=bool(left) and not later, length=found.length + length)
+    torn = bool(left) and not later and not made
+    return found._replace(cut=cut, torn=torn, length=found.length + length)
+
+
+def no_recorders_line(left: bytes) -> bool:
+    """Whether the line at which the valid ones end has a valid checksum: it is not torn."""
+    return _text_in(left.partition(b"\n")[0]) is not None
 
 
 def flushes_after(left: bytes) -> int:
@@ -337,15 +350,21 @@ def whole_lines(content: bytes) -> tuple[list[dict[str, Any]], int]:
     found = []
     length = 0
     for line in content.split(b"\n"):
-        checksum, _, text = line.partition(b" ")
+        text = _text_in(line)
+        if text is None:
+            break
         try:
-            if checksum != b"%08x" % zlib.crc32(text):
-                break
             found.append(_checked(json.loads(text)))
         except (ValueError, TypeError, RecursionError):
             break
         length += len(line) + 1
     return found, min(length, len(content))
+
+
+def _text_in(line: bytes) -> bytes | None:
+    """What a line's checksum covers; `None` if it differs."""
+    checksum, _, text = line.partition(b" ")
+    return text if checksum == b"%08x" % zlib.crc32(text) else None
 
 
 def _checked(line: dict[str, Any]) -> dict[str, Any]:
@@ -357,7 +376,7 @@ def _checked(line: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(ends, dict):
         raise ValueError("not a line of a journal")
     for name, (end, checksum) in ends.items():
-        if "/" in name or not isinstance(end, int) or not isinstance(checksum, int) or end < 0:
+        if not is_table_name(name) or not is_count(end) or not is_count(checksum):
             raise ValueError("not a line of a journal")
     return line
 

@@ -6,7 +6,8 @@
     status.json           the recorder's cost, size and paused sources
     marks/                marks that the recorder has not read yet
     open/SEGMENT/         the last minutes: <table>.rows, and how far they count: journal
-    segments/SEGMENT/     sealed minutes, or a compacted hour: tables.zip and manifest.json
+    segments/SEGMENT/     sealed minutes, or a compacted hour: tables.zip and manifest.json, and
+                          manifest.sig if they are signed
     pins/                 spans that retention must keep
     stacks/, rings/       perf's rotated files, and event rings captured at an alarm
     symbols/              cache of program symbols by build id, for decoding
@@ -127,7 +128,7 @@ def why_not_private(place: str | os.PathLike[str]) -> str:
         shown = "it" if path == wanted else printable(path)
         if status.st_uid != us and (path == wanted or status.st_uid != 0):
             return f"{shown} belongs to user {status.st_uid}, not to user {us}"
-        by_group = status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid())
+        by_group = status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid)
         open_to_others = by_group or status.st_mode & stat.S_IWOTH
         if (
             open_to_others
@@ -136,6 +137,26 @@ def why_not_private(place: str | os.PathLike[str]) -> str:
         ):
             return f"other users may write into {shown}"
     return ""
+
+
+def _is_own_group(group: int) -> bool:
+    """Whether only root and we are in a group, as in the private ones that most distributions give
+    their users. Root's counts as such with the system accounts that some put there, and so does one
+    of no name, as in containers."""
+    if group not in (0, os.getegid()):
+        return False
+    import grp
+    import pwd
+
+    us = os.geteuid()
+    every = pwd.getpwall()
+    try:
+        members = {*grp.getgrgid(group).gr_mem}
+    except KeyError:
+        members = set()
+    if group != 0:
+        members |= {user.pw_name for user in every if user.pw_gid == group}
+    return members <= {user.pw_name for user in every if user.pw_uid in (0, us)}
 
 
 def segments_in(directory: Path) -> list[SegmentName]:
@@ -208,7 +229,10 @@ def open_plain(path: Path) -> Iterator[tuple[int, int]]:
     Nothing in a recording's directory may block us: no pipe, device, link or endless file.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags)
+    try:
+        descriptor = os.open(path, flags)
+    except ValueError:  # NUL or half a surrogate pair in a name from a foreign file
+        raise OSError(errno.EINVAL, "not a name of a file") from None
     try:  # not `fdopen`, which raises for a directory and leaves the descriptor open
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -384,6 +408,8 @@ FORMAT = 2
 #: The schema that manifests and journals declare.
 SCHEMA = f"sexton.recording/{FORMAT}"
 MANIFEST = "manifest.json"
+#: Beside a manifest, if the recorder signs (see `sexton.store.signing`).
+SIGNATURE = "manifest.sig"
 #: All tables of a sealed directory: a ZIP archive of Parquet files.
 TABLES = "tables.zip"
 _MOST_MANIFEST = 16 << 20
@@ -439,16 +465,17 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     if len(described) > _MOST_TABLES:
         raise ValueError("too many tables")
     for name, entry in described.items():
-        if "/" in name or not isinstance(entry, dict):
+        if not is_table_name(name) or not isinstance(entry, dict):
             raise ValueError("not a table")
         needed = ("bytes", "crc32", "rows") if "crc32" in entry else ()
         for key in ("bytes", "crc32", "rows", "batches", "offset"):
-            if (key in entry or key in needed) and not _is_count(entry[key]):
+            if (key in entry or key in needed) and not is_count(entry[key]):
                 raise ValueError("not a number")
-        for edge in ("first", "last") if entry.get("batches") else ():
-            check_moment(entry[edge])
+        for edge in ("first", "last"):
+            if edge in entry or entry.get("batches"):
+                check_moment(entry[edge])
     for key in ("bytes", "crc32") if "file" in manifest else ():
-        if not _is_count(manifest["file"][key]):
+        if not is_count(manifest["file"][key]):
             raise ValueError("not a number")
     for edge in ("start", "end"):
         if manifest[edge] is not None:
@@ -460,20 +487,36 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     if not isinstance(compacted, dict):
         raise ValueError("not compacted")
     for _, _, number in compacted.get("states", ()):
-        if not _is_count(number):
+        if not is_count(number):
             raise ValueError("not a number")
-    for key in ("providers", "periods", "profile"):
-        if not isinstance(manifest.get(key, {}), dict):
-            raise ValueError(f"not {key}")
+    if not isinstance(manifest.get("profile", {}), dict):
+        raise ValueError("not profile")
+    check_header(manifest)
+
+
+def check_header(header: Mapping[str, Any]) -> None:
+    """`ValueError` if a value that the recorder writes into every segment has another type."""
+    texts = [header.get(key, "") for key in ("boot_id", "host", "sexton")]
+    texts += _values_in(header, "providers")
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("its header is not valid")
+    numbers = [header.get("recorder_start", 0.0), *_values_in(header, "periods")]
+    if not is_count(header.get("sequence", 0)) or not all(map(_is_number, numbers)):
+        raise ValueError("its header is not valid")
+
+
+def _values_in(header: Mapping[str, Any], key: str) -> list[object]:
+    found = header.get(key, {})
+    if not isinstance(found, dict):
+        raise ValueError("its header is not valid")
+    return list(found.values())
 
 
 def check_moment(pair: Sequence[Any]) -> None:
     """`ValueError` if this is not a (monotonic, wall) time of a reading."""
     mono, wall = pair
-    for clock in (mono, wall):
-        number = isinstance(clock, (int, float)) and not isinstance(clock, bool)
-        if not number or not abs(clock) <= MOST_S:  # refuses NaN too
-            raise ValueError("not a time")
+    if not _is_number(mono) or not _is_number(wall):
+        raise ValueError("not a time")
 
 
 def check_states(states: Any) -> None:
@@ -481,16 +524,34 @@ def check_states(states: Any) -> None:
     if not isinstance(states, list) or len(states) > _MOST_TABLES:
         raise ValueError("not states")
     for state in states:
-        words = isinstance(state, list) and len(state) >= 6 and state[:5]
-        if not words or not all(isinstance(word, str) or word is None for word in words):
+        if not isinstance(state, list) or len(state) < 6:
+            raise ValueError("not a source's state")
+        name, path, which, *more = state[:5]
+        known = isinstance(name, str) and isinstance(which, str)
+        if not known or not all(isinstance(word, (str, type(None))) for word in (path, *more)):
             raise ValueError("not a source's state")
 
 
-def _is_count(number: object) -> bool:
+def is_count(number: object) -> bool:
+    """Whether this is a number of bytes, rows or readings, or an offset."""
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << 62
 
 
-def signed(manifest: Mapping[str, Any]) -> bytes:
+def is_table_name(name: str) -> bool:
+    """Whether a table can have this name, which becomes a file's.
+
+    >>> [is_table_name(name) for name in ("core_times", "../x", "a\\0b", "\\ud800")]
+    [True, False, False, False]
+    """
+    return name.isascii() and name.isidentifier()
+
+
+def _is_number(value: object) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and abs(value) <= MOST_S  # type: ignore[arg-type]  # refuses NaN too
+
+
+def with_checksum(manifest: Mapping[str, Any]) -> bytes:
     """A manifest's bytes: a checksum on the first line, the JSON it covers on the second."""
     text = json.dumps(manifest, separators=(",", ":")).encode()
     return b"%08x\n%s" % (zlib.crc32(text), text)

@@ -15,12 +15,12 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sexton.errors import StoreError
 from sexton.store.annex import LONGEST_RAW_S, annex_names
 from sexton.store.journal import JOURNAL, MOST_JOURNAL, stream_path, whole_lines
-from sexton.store.layout import MANIFEST, TABLES, read_manifest, read_plain
+from sexton.store.layout import MANIFEST, SIGNATURE, TABLES, is_count, read_manifest, read_plain
 from sexton.store.pins import Spanned
 
 _LOOSE = ("rings", "stacks")
@@ -78,7 +78,7 @@ def _sealed(place: str, path: Path) -> list[Piece]:
         for name, entry in read_manifest(path)["tables"].items()
         if "crc32" in entry and _TABLE.fullmatch(name)
     )
-    sizes = {name: _size(path / name) for name in [*names, MANIFEST]}
+    sizes = {name: _size(path / name) for name in [*names, SIGNATURE, MANIFEST]}
     return [
         Piece(f"{place}/{name}", path / name, size)
         for name, size in sizes.items()
@@ -140,6 +140,21 @@ def waiting_stacks(directory: Path) -> list[Piece]:
         for entry in _plain_files(directory / "stacks")
         if is_raw(f"stacks/{entry.name}")
     )
+
+
+def shipped_in(found: Any) -> tuple[bool, dict[str, list[int]]]:
+    """Whether a copy is complete, and its files with size and checksum, from ``shipped.json``;
+    `ValueError` if it is something else."""
+    if not isinstance(found, dict) or not isinstance(found.get("files"), dict):
+        raise ValueError("not a list of shipped files")
+    files = found["files"]
+    for described in files.values():
+        pair = isinstance(described, list) and len(described) == 2
+        if not pair or not all(map(is_count, described)):
+            raise ValueError("not a list of shipped files")
+    if not isinstance(found.get("whole"), bool):
+        raise ValueError("not a list of shipped files")
+    return found["whole"], files
 
 
 def _plain_files(place: Path) -> list[os.DirEntry[str]]:

@@ -175,7 +175,7 @@ def take_marks(directory: Path) -> list[str]:
         return []
     found = []
     for name in [entry for entry in names if not entry.startswith(".")][:_MOST_AT_ONCE]:
-        said = _text_of(place / name)
+        said = text_of_mark(place / name)
         try:
             (place / name).unlink()
         except OSError:  # a directory, or a read-only disk: it would be read again every second
@@ -185,7 +185,7 @@ def take_marks(directory: Path) -> list[str]:
     return found
 
 
-def _text_of(path: Path) -> str | None:
+def text_of_mark(path: Path) -> str | None:
     """The text of a mark; `None` if the file is not one (it is deleted all the same)."""
     try:
         stored = json.loads(read_plain(path, _MOST_MARK_BYTES))

@@ -48,6 +48,7 @@ from sexton.store.schema import (
     with_unlisted,
 )
 from sexton.store.sealed import OpenFiles, TableFile, read_table, spans_of
+from sexton.store.signing import Signed
 
 #: A recorder changes the list of segments every few minutes; opening them all takes less.
 _MOST_LOOKS = 5
@@ -331,11 +332,15 @@ class Segment:
 class Recording:
     """A directory written by `sexton record`, perhaps still being written."""
 
-    def __init__(self, path: Path, kind: type[Segment] = Segment) -> None:
+    def __init__(
+        self, path: Path, kind: type[Segment] = Segment, signed: Signed | None = None
+    ) -> None:
+        """With `signed`, only the segments in it are read; the others are listed in `problems`."""
         self.path = path
         self.problems: list[str] = []
         self.segments: list[Segment] = []
         self._kind = kind
+        self._signed = signed
         self._files = OpenFiles()
         self._changed = False
         require_recording(path)
@@ -348,9 +353,13 @@ class Recording:
             if not self._changed:
                 break
         self.segments = sorted(found.values(), key=lambda segment: segment.sequence)
+        if signed is not None:
+            self.problems += signed.left_out[:_MOST_PROBLEMS]
 
     def _in(self, place: str) -> Iterator[Segment]:
         self._changed = False
+        if self._signed is not None and place == "open":
+            return
         try:
             entries = sorted(os.scandir(self.path / place), key=lambda entry: entry.name)
         except FileNotFoundError:
@@ -367,6 +376,8 @@ class Recording:
                 self.problems.append(printable(f"{place}/{entry.name}: not a segment, skipped"))
         for name in current(names):
             path = self.path / place / name.text
+            if self._signed is not None and name.text not in self._signed.segments:
+                continue
             problems: list[str] = []
             try:
                 segment = self._kind(path, name, problems, self._files)

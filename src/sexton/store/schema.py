@@ -30,7 +30,7 @@ from sexton.errors import StoreError, first_line
 from sexton.model.row import Row, fields_of, table
 from sexton.model.window import Batch
 from sexton.sandbox import largest_read
-from sexton.store.arrays import Ints, numbers, values
+from sexton.store.arrays import Ints, numbers, text_bytes, values
 from sexton.store.encoding import (
     MONO,
     POSITION,
@@ -159,6 +159,8 @@ def checked_table(name: str, found: pa.Table) -> pa.Table:
                 raise StoreError(first_line(error)) from None
         if field.name in expected:
             _check_values(expected[field.name], column)
+    if (size := sum(map(text_bytes, found.columns))) > largest_read():
+        raise StoreError(f"{size >> 20:,} MB of text, too large")
     return found
 
 
@@ -192,7 +194,7 @@ def check_columns(name: str, there: pa.Schema) -> None:
     for column, wanted in _expected(name).items():
         if column in there.names:
             found = there.field(column).type
-            if not _alike(wanted.type, found):
+            if not alike(wanted.type, found):
                 raise StoreError(f"column {column} is {found}, not {wanted.type}")
         elif wanted.required:
             raise StoreError(f"has no column {column}")
@@ -223,13 +225,13 @@ def _expected(name: str) -> Mapping[str, _Expected]:
     }
 
 
-def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
+def alike(wanted: pa.DataType, found: pa.DataType) -> bool:
     """Whether a column of one type can be read as the other: integers of any size, any number as a
     float, codes as the text they stand for."""
     if pa.types.is_dictionary(found):
         found = found.value_type
     if pa.types.is_list(wanted) and pa.types.is_list(found):
-        return _alike(wanted.value_type, found.value_type)
+        return alike(wanted.value_type, found.value_type)
     if pa.types.is_boolean(wanted) or not pa.types.is_primitive(wanted):
         return bool(wanted == found)
     floats = pa.types.is_floating(wanted) and pa.types.is_floating(found)

@@ -30,7 +30,7 @@ from itertools import chain, pairwise
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,18 +46,22 @@ from sexton.store.layout import (
     ASIDE,
     MANIFEST,
     SCHEMA,
+    SIGNATURE,
     TABLES,
     open_plain,
     read_manifest,
     read_part,
     read_plain,
     remove,
-    signed,
     sync_directory,
+    with_checksum,
     write_all,
 )
 from sexton.store.runs import LISTED, Runs, decoded, described, encoded
 from sexton.store.schema import MONO, POSITION, TIME, WALL, check_columns, checked_table, tables
+
+if TYPE_CHECKING:
+    from sexton.store.signing import Signer
 
 _ZSTD_LEVEL = 3
 _COUNTERS = (pa.types.is_int64, pa.types.is_uint64)
@@ -79,7 +83,9 @@ class Contents(NamedTuple):
     unknown: Mapping[str, pa.Table] = MappingProxyType({})
 
 
-def write_segment(segments: Path, name: str, contents: Contents) -> Path:
+def write_segment(
+    segments: Path, name: str, contents: Contents, signer: Signer | None = None
+) -> Path:
     """Write one sealed segment; returns its path. A failure leaves nothing behind."""
     with new_directory(segments / f"{ASIDE}{name}", segments / name) as aside:
         with TablesFile(aside) as file:
@@ -101,7 +107,9 @@ def write_segment(segments: Path, name: str, contents: Contents) -> Path:
             "file": file.whole(),
             "states": list(contents.states),
         }
-        store_file(aside / MANIFEST, signed(manifest))
+        store_file(aside / MANIFEST, with_checksum(manifest))
+        if signer is not None:
+            store_file(aside / SIGNATURE, signer.segment(aside, name))
     return segments / name
 
 
@@ -121,7 +129,9 @@ def new_directory(aside: Path, target: Path) -> Iterator[Path]:
         raise
 
 
-def seal(opened: Path, segments: Path) -> tuple[Path | None, list[str]]:
+def seal(
+    opened: Path, segments: Path, signer: Signer | None = None
+) -> tuple[Path | None, list[str]]:
     """Turn an open segment into a sealed one; its path (`None` if unreadable) and problems.
 
     Safe to repeat after a crash at any point: if already sealed, only the open one is removed. An
@@ -151,7 +161,7 @@ def seal(opened: Path, segments: Path) -> tuple[Path | None, list[str]]:
     contents = Contents(found.header, made, readings, found.states, unknown)
     if whole.is_dir() and not whole.is_symlink():  # damaged: the open one is the better copy
         remove(whole)
-    whole = write_segment(segments, opened.name, contents)
+    whole = write_segment(segments, opened.name, contents, signer)
     remove(opened)
     return whole, problems
 
@@ -337,8 +347,8 @@ class TableFile:
         return checked_table(self._name, found)
 
     def _bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
-        """About how much memory they take. Texts are not counted: a command that reads untrusted
-        files has a limit anyway (`sexton.sandbox`)."""
+        """About how much memory they take, without texts: those are counted when they are read as
+        codes (`checked_table`), and a command that reads untrusted files has a limit anyway."""
         total: int = len(columns) * sum(self._rows[group] for group in groups)
         lists = [name for name in columns if pa.types.is_nested(self._schema.field(name).type)]
         if lists:

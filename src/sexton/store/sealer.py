@@ -1,11 +1,11 @@
 """Sealing open segments, in this process or in the recorder's child.
 
-``python -m sexton.store.sealer DIR LAST AGE-S MOST-BYTES TASK…`` is the child: Arrow is loaded
+``python -m sexton.store.sealer DIR LAST AGE-S MOST-BYTES KEY TASK…`` is the child: Arrow is loaded
 there and not in the process that samples. Tasks are "take-over" (clean up after a killed recorder),
 "seal" (open segments up to number LAST) and "compact" (finished hours). It runs on one thread with
-bounded memory and CPU time and without a network (`sexton.sandbox`), and prints its `Outcome` as
-one line of JSON on standard error. A lock on ``segments/`` keeps a second child out; it ends with
-the process.
+bounded memory and CPU time and without a network (`sexton.sandbox`), reads KEY (the file to sign
+with, or "") before it confines itself, and prints its `Outcome` as one line of JSON on standard
+error. A lock on ``segments/`` keeps a second child out; it ends with the process.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sexton import sandbox
-from sexton.errors import first_line
+from sexton.errors import StoreError, first_line
 from sexton.model.text import count, printable
 from sexton.store.layout import ASIDE, DIRECTORIES, segments_in
 from sexton.store.retention import Limits, drop_replaced
+
+if TYPE_CHECKING:
+    from sexton.store.signing import Signer
 
 #: Beyond what the libraries reserve: the systemd unit has 300 MB for the recorder and its children.
 MEMORY_BYTES = 200 << 20
@@ -81,7 +84,9 @@ class InProcessSealer:
         return [*self.done(), seal_finished(self._directory)]
 
 
-def seal_finished(directory: Path, last: int = ALL, apart: bool = False) -> Outcome:
+def seal_finished(
+    directory: Path, last: int = ALL, apart: bool = False, signer: Signer | None = None
+) -> Outcome:
     """Seal the open segments up to number `last`; the recorder writes into the one after it.
 
     With `apart`, each in a child process: a segment that crashes its reader is set aside, so that
@@ -92,7 +97,7 @@ def seal_finished(directory: Path, last: int = ALL, apart: bool = False) -> Outc
         if name.sequence > last:
             continue
         opened, segments = directory / "open" / name.text, directory / "segments"
-        one = _in_child(opened, segments) if apart else _seal(opened, segments)
+        one = (_in_child if apart else _seal)(opened, segments, signer)
         done.sealed += one.sealed
         done.bytes += one.bytes
         done.notes += one.notes
@@ -101,16 +106,20 @@ def seal_finished(directory: Path, last: int = ALL, apart: bool = False) -> Outc
     return done
 
 
-def _seal(opened: Path, segments: Path) -> Outcome:
+def _seal(opened: Path, segments: Path, signer: Signer | None) -> Outcome:
+    """Seal one segment. An error of the disk leaves it open, to be tried again; any other is the
+    segment's own and would come back each time."""
     import pyarrow as pa
 
     from sexton.store.sealed import seal
 
     try:
-        whole, problems = seal(opened, segments)
+        whole, problems = seal(opened, segments, signer)
     except (OSError, pa.ArrowException, MemoryError) as error:
-        number = getattr(error, "errno", None) or errno.EIO
         why = first_line(error)
+        number = getattr(error, "errno", None)
+        if not number:
+            return _aside(opened, segments, why)
         note = printable(f"{opened.name}: left open, cannot be sealed: {why}")
         return Outcome(notes=[note], error=number, why=why)
     done = Outcome(notes=[printable(problem) for problem in problems])
@@ -120,8 +129,20 @@ def _seal(opened: Path, segments: Path) -> Outcome:
     return done
 
 
-def _in_child(opened: Path, segments: Path) -> Outcome:
-    import sexton.store.sealed as sealed  # before the fork: the next child has it already
+def _aside(opened: Path, segments: Path, why: str) -> Outcome:
+    """Set an unreadable segment aside, so that the next attempt does not meet it again."""
+    from sexton.store.sealed import set_aside
+
+    try:
+        kept = set_aside(opened, segments / opened.name)
+    except OSError as error:
+        kept = [f"{opened.name}: {error.strerror}"]
+    notes = [f"{opened.name}: cannot be read: {why}", *kept]
+    return Outcome(notes=[printable(note) for note in notes])
+
+
+def _in_child(opened: Path, segments: Path, signer: Signer | None) -> Outcome:
+    import sexton.store.sealed  # noqa: F401 - before the fork: the next child has it already
 
     reader, writer = os.pipe()
     child = os.fork()
@@ -130,7 +151,7 @@ def _in_child(opened: Path, segments: Path) -> Outcome:
         try:
             os.close(reader)
             with open(writer, "w") as stream:
-                json.dump(asdict(_seal(opened, segments)), stream)
+                json.dump(asdict(_seal(opened, segments, signer)), stream)
             status = 0
         finally:
             os._exit(status)
@@ -140,17 +161,16 @@ def _in_child(opened: Path, segments: Path) -> Outcome:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code == 0:
         return Outcome(**json.loads(said))
-    why = sandbox.cause_of_death(-code, opened.name)
-    if not why:
+    if code > 0:
+        why = f"its reader failed (exit status {code}): damaged or hostile input, or a bug"
+    else:
+        why = sandbox.cause_of_death(-code, opened.name)
+    if not why:  # killed by another process
         return Outcome(error=errno.EIO, why=f"sealing {opened.name} failed (exit status {code})")
-    try:
-        kept = sealed.set_aside(opened, segments / opened.name)
-    except OSError as error:
-        kept = [f"{opened.name}: {error.strerror}"]
-    return Outcome(notes=[f"{opened.name}: cannot be read: {why}", *kept])
+    return _aside(opened, segments, why)
 
 
-def take_over(directory: Path, apart: bool = False) -> list[str]:
+def take_over(directory: Path, apart: bool = False, signer: Signer | None = None) -> list[str]:
     """Clean up after a killed recorder: remove half-written files, seal open segments.
 
     Only for the process that holds the `Lock`, or its child. A segment that cannot be sealed now
@@ -161,7 +181,7 @@ def take_over(directory: Path, apart: bool = False) -> list[str]:
     if removed:
         notes.append(f"removed {count(removed, 'half-written leftover')}")
     drop_replaced(directory / "segments")
-    done = seal_finished(directory, apart=apart)
+    done = seal_finished(directory, apart=apart, signer=signer)
     notes += done.notes
     if done.sealed:
         notes.append(f"sealed {count(done.sealed, 'segment')} that an earlier recorder left open")
@@ -199,26 +219,43 @@ def _remove_aside(place: Path) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     directory, last = Path(arguments[0]), int(arguments[1])
-    limits, tasks = Limits(float(arguments[2]), int(arguments[3])), arguments[4:]
+    limits, tasks = Limits(float(arguments[2]), int(arguments[3])), arguments[5:]
     lock = os.open(directory / "segments", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_EX)  # the child of a killed recorder may still be exiting
-    _bound()
     done = Outcome()
+    signer = None
+    try:
+        signer = signer_of(directory, arguments[4])
+    except StoreError as error:  # an unsigned segment is worth more than none
+        done.notes.append(f"not signed: {error}")
+    _bound()
     if "take-over" in tasks:
-        done.notes += take_over(directory, apart=True)
+        done.notes += take_over(directory, apart=True, signer=signer)
     if "seal" in tasks:
-        sealed = seal_finished(directory, last, apart=True)
+        sealed = seal_finished(directory, last, apart=True, signer=signer)
         sealed.notes = done.notes + sealed.notes
         done = sealed
     if "compact" in tasks:
         from sexton.store.compaction import compact
 
-        compacted = compact(directory, limits)
+        compacted = compact(directory, limits, signer=signer)
         done.compacted = compacted.segments
         done.bytes += compacted.bytes
         done.notes += compacted.problems
     print(json.dumps(asdict(done)), file=sys.stderr, flush=True)
     return 0
+
+
+def signer_of(directory: Path, key: str) -> Signer | None:
+    """What signs with the key in this file; `None` without one. `StoreError` if it cannot be used.
+
+    For a child that is going to confine itself: the key is read here, and nowhere else.
+    """
+    if not key:
+        return None
+    from sexton.store.signing import Signer, read_private
+
+    return Signer(directory, read_private(key))
 
 
 def _bound() -> None:

@@ -7,7 +7,6 @@ machine was down or asleep. A *jump* is a step of the wall clock against the mon
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
+from sexton.errors import StoreError
 from sexton.model.counters import delta
 from sexton.model.row import Row
 from sexton.model.rows.node import Node
@@ -23,13 +23,13 @@ from sexton.model.rows.recorder import Alarm, Mark, RecorderCost, RecorderNote
 from sexton.model.settings import Settings
 from sexton.model.window import GAP_S, SourceState
 from sexton.store.annex import Annex
-from sexton.store.layout import is_locked, read_plain
+from sexton.store.layout import is_locked
+from sexton.store.loose_files import read_status
 from sexton.store.pieces import waiting_stacks
 from sexton.store.pins import Pin, pins_in
 from sexton.store.recording import JUMP_S, Moment, Recording, Segment
 from sexton.store.schema import tables
 
-_MOST_STATUS = 1 << 20
 R = TypeVar("R", bound=Row)
 
 
@@ -321,7 +321,6 @@ def _cpu(row: dict[str, Any]) -> int:
 
 def _status(path: Path) -> dict[str, Any] | None:
     try:
-        status = json.loads(read_plain(path / "status.json", _MOST_STATUS))
-    except (OSError, ValueError):
+        return read_status(path / "status.json")
+    except StoreError:
         return None
-    return status if isinstance(status, dict) else None

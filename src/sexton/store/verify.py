@@ -12,19 +12,19 @@ reset them.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sexton.errors import StoreError
+from sexton.model.settings import settings_from
 from sexton.model.text import count, printable, seconds
 from sexton.store.annex import Annex, is_annex
 from sexton.store.arrays import numbers
@@ -35,6 +35,7 @@ from sexton.store.journal import (
     READING,
     ROWS,
     flushes_after,
+    no_recorders_line,
     recover,
     whole_lines,
 )
@@ -42,6 +43,7 @@ from sexton.store.layout import (
     ASIDE,
     DIRECTORIES,
     MANIFEST,
+    SIGNATURE,
     TABLES,
     current,
     is_locked,
@@ -50,19 +52,31 @@ from sexton.store.layout import (
     read_plain,
     require_recording,
 )
+from sexton.store.loose_files import check_mark, check_ring, check_shipped, check_status
 from sexton.store.pins import pins_in
+from sexton.store.repeats import NO_ROWS, Counted, Repeats, listed_rows
 from sexton.store.runs import described as described_runs
-from sexton.store.schema import tables
-from sexton.store.sealed import open_table, table_place, whole_file
+from sexton.store.schema import tables, texts_of
+from sexton.store.sealed import open_table, read_table, table_place, whole_file
+from sexton.store.signing import check_form
 
 DAMAGED, FOREIGN, TORN = "damaged", "foreign", "torn"
 FLUSH_S = 5.0
 _FILES = ("LOCK", "status.json", "shipped.json")
 _STACKS = re.compile(r"perf\.data(\.[0-9]{14,20}(-torn)?(\.[0-9]+)?)?|kallsyms-[0-9a-f-]+\.gz")
-_PERF_MAGIC = b"PERFILE2"
-_MOST_JSON = 1 << 20
+_SYMBOLS = re.compile(r"[0-9a-z-]{4,140}\.names(\.[0-9]+)?", re.ASCII)
+_JSON, _PARQUET = re.compile(r".+\.json", re.DOTALL), re.compile(r".+\.parquet", re.DOTALL)
 
 Tick = Callable[[int, int], None]
+
+
+class Checks(NamedTuple):
+    """Checks of files whose readers are elsewhere; each raises `StoreError` if they could not use
+    one."""
+
+    annex: Callable[[Annex], None] | None = None
+    perf: Callable[[Path], None] | None = None
+    symbols: Callable[[Path], None] | None = None
 
 
 class Trouble(NamedTuple):
@@ -92,11 +106,8 @@ class Verified:
         self.troubles.append(Trouble(kind, printable(place), printable(detail)))
 
 
-def verify(
-    directory: Path, tick: Tick | None = None, check_annex: Callable[[Annex], None] | None = None
-) -> Verified:
-    """Read all of it; `StoreError` if it is not a recording. `check_annex` raises `StoreError` for
-    an annex whose content its readers could not use."""
+def verify(directory: Path, tick: Tick | None = None, checks: Checks = Checks()) -> Verified:  # noqa: B008 - immutable
+    """Read all of it; `StoreError` if it is not a recording."""
     require_recording(directory)
     found = Verified(recording_now=is_locked(directory))
     for entry in _entries(directory, found):
@@ -113,10 +124,10 @@ def verify(
         if tick is not None:
             tick(number, len(segments))
         if number < len(sealed):
-            _sealed(path, found, check_annex)
+            _sealed(path, found, checks.annex)
         else:
             _opened(path, found)
-    _beside(directory, found)
+    _beside(directory, found, checks)
     return found
 
 
@@ -181,6 +192,8 @@ def _check_sealed(path: Path, place: str, kind: str, found: Verified) -> list[os
     found.bytes += plain.stat().st_size
     if manifest.get(kind) != path.name:
         found.add(DAMAGED, place, f"its manifest belongs to {manifest.get(kind)}")
+    _check_signature(path, place, listing.pop(SIGNATURE, None), found)
+    _check_config(manifest, f"{place}/{MANIFEST}", found)
     sealed = {name: it for name, it in manifest["tables"].items() if "crc32" in it}
     files = {name: TABLES if "offset" in it else f"{name}.parquet" for name, it in sealed.items()}
     missing = set()
@@ -194,11 +207,12 @@ def _check_sealed(path: Path, place: str, kind: str, found: Verified) -> list[os
         if path.exists():
             found.add(DAMAGED, f"{place}/{file}", "is missing" if entry is None else "no file")
     sound = not missing
+    listed = _listed_rows(path, manifest)
     for name, it in sealed.items():
         if files[name] in missing:
             continue
         try:
-            rows = _read_through(path, name, manifest)
+            rows = _read_through(path, name, manifest, listed)
         except StoreError as error:
             sound = False
             detail = _without(str(error), table_place(path.name, name, it))
@@ -210,6 +224,26 @@ def _check_sealed(path: Path, place: str, kind: str, found: Verified) -> list[os
     return list(listing.values())
 
 
+def _check_config(header: Mapping[str, Any], place: str, found: Verified) -> None:
+    """Readers take one that is none for not recorded, so it costs no reading."""
+    if "config" in header and settings_from(header["config"]) is None:
+        found.add(DAMAGED, place, "the recorder's configuration in it is not valid")
+
+
+def _check_signature(
+    path: Path, place: str, entry: os.DirEntry[str] | None, found: Verified
+) -> None:
+    """Whether it is one at all; whose it is, and of what, is known only with a key."""
+    if entry is None:
+        return
+    found.files += 1
+    found.bytes += entry.stat(follow_symlinks=False).st_size
+    try:
+        check_form(path)
+    except StoreError as error:
+        found.add(DAMAGED, place, _without(str(error), path.name))
+
+
 def _as_sealed(path: Path, manifest: Mapping[str, Any]) -> bool:
     """Whether the file of all tables is the one that was sealed, between the tables too."""
     sealed = manifest.get("file", {})
@@ -219,22 +253,45 @@ def _as_sealed(path: Path, manifest: Mapping[str, Any]) -> bool:
         return False
 
 
-def _read_through(path: Path, name: str, manifest: Mapping[str, Any]) -> int:
+def _listed_rows(path: Path, manifest: Mapping[str, Any]) -> dict[str, Counted] | None:
+    """The rows of every reading; `None` without a list of them (an annex), or with a damaged one,
+    which is reported where it is read through."""
+    try:
+        readings = read_table(path, READING, manifest, coded=("table",))
+    except StoreError:
+        return None
+    return None if readings is None else listed_rows(readings)
+
+
+def _read_through(
+    path: Path, name: str, manifest: Mapping[str, Any], readings: Mapping[str, Counted] | None
+) -> int:
     """Decode a whole table, one row group at a time; returns the number of rows."""
-    source = open_table(path, name, manifest)
+    kind = tables().get(name)
+    source = open_table(path, name, manifest, () if kind is None else texts_of(kind))
     if source is None:
         return 0
-    keys = tables()[name].entity if name in tables() else ()
-    listed = source.runs(keys)
+    keys = () if kind is None else kind.entity
+    runs = source.runs(keys)
     times: dict[bytes, int] = {}
+    repeats = _repeats_of(name, readings)
     for group in range(source.num_row_groups):
         content = source.read(groups=[group])
         _check_statistics(source.metadata.row_group(group), content)
-        if listed is None:
+        repeats.add(content)
+        if runs is None:
             continue
-        if not listed[group].agrees(described_runs(content, keys, group, times)):
+        if not runs[group].agrees(described_runs(content, keys, group, times)):
             raise StoreError("its list of runs differs from its columns")
+    repeats.finish()
     return source.rows
+
+
+def _repeats_of(name: str, readings: Mapping[str, Counted] | None) -> Repeats:
+    kind = tables().get(name)
+    if kind is None or readings is None:
+        return Repeats((), None)
+    return Repeats(kind.entity, readings.get(name, NO_ROWS))
 
 
 def _check_statistics(group: Any, content: pa.Table) -> None:
@@ -272,14 +329,37 @@ def _opened(path: Path, found: Verified) -> None:
             found.add(kind, place, _without(str(error), path.name))
         return
     lines, length = whole_lines(content)
+    _check_config(recovered.header, f"{place}/{JOURNAL}", found)
     for problem in recovered.problems:
         where, _, detail = problem.partition(": ")
         found.add(DAMAGED, f"open/{where}", detail)
+    _check_rows(recovered.tables, place, found)
     found.files += len(recovered.tables)
     found.rows += sum(table.num_rows for name, table in recovered.tables.items() if name != READING)
     ends = {name: end for line in lines for name, (end, _) in line.get("ends", {}).items()}
-    found.bytes += length + sum(ends.values())
+    found.bytes += length + sum(_covered(listing, ends))
     _tail(found, place, content[length:], _behind(listing, ends))
+
+
+def _check_rows(found_tables: Mapping[str, pa.Table], place: str, found: Verified) -> None:
+    readings = found_tables.get(READING)
+    listed = None if readings is None else listed_rows(readings)
+    for name, content in found_tables.items():
+        try:
+            repeats = _repeats_of(name, listed)
+            repeats.add(content)
+            repeats.finish()
+        except StoreError as error:
+            found.add(DAMAGED, f"{place}/{name}{ROWS}", str(error))
+
+
+def _covered(listing: Mapping[str, os.DirEntry[str]], ends: Mapping[str, int]) -> Iterator[int]:
+    """How many bytes of each file the journal covers; it may claim any number."""
+    for name, entry in listing.items():
+        if name != JOURNAL:
+            with contextlib.suppress(OSError):
+                size = entry.stat(follow_symlinks=False).st_size
+                yield min(size, ends.get(_table_of(name), 0))
 
 
 def _behind(listing: dict[str, os.DirEntry[str]], ends: dict[str, int]) -> int:
@@ -301,7 +381,10 @@ def _table_of(file: str) -> str:
 
 def _tail(found: Verified, place: str, left: bytes, behind: int) -> None:
     """Report what follows the journal's last valid line."""
-    if lost := flushes_after(left):
+    if no_recorders_line(left):
+        detail = "holds a line that no recorder writes; it and what follows is lost"
+        found.add(DAMAGED, f"{place}/{JOURNAL}", detail)
+    elif lost := flushes_after(left):
         span = seconds(lost * FLUSH_S)
         detail = f"a line is damaged; {count(lost, 'flush', 'flushes')} after it lost (some {span})"
         found.add(DAMAGED, f"{place}/{JOURNAL}", detail)
@@ -318,15 +401,15 @@ def _has_no_header(path: Path) -> bool:
         return True
 
 
-def _beside(directory: Path, found: Verified) -> None:
-    """Pins, marks, rings, stacks and the status."""
+def _beside(directory: Path, found: Verified, checks: Checks) -> None:
+    """Pins, marks, rings, stacks, symbols and the status."""
     for problem in pins_in(directory)[1]:
         found.add(FOREIGN, *problem.split(": ", 1))
-    for place, check in (
-        ("marks", _json),
-        ("rings", _ring),
-        ("stacks", _stacks),
-        ("symbols", None),  # a cache: its readers check it
+    for place, known, check in (
+        ("marks", _JSON, check_mark),
+        ("rings", _PARQUET, check_ring),
+        ("stacks", _STACKS, partial(_stacks, check_perf=checks.perf)),
+        ("symbols", _SYMBOLS, checks.symbols),
     ):
         for entry in _entries(directory / place, found):
             if entry.name.startswith("."):
@@ -335,60 +418,27 @@ def _beside(directory: Path, found: Verified) -> None:
                 _unexpected(found, entry.name, f"{place}/{entry.name}")
                 continue
             found.files += 1
-            found.bytes += entry.stat().st_size
-            for kind, detail in check(entry) if check is not None else ():
-                found.add(kind, f"{place}/{entry.name}", detail)
-    for name in ("status.json", "shipped.json"):
-        try:
-            status = (directory / name).lstat()
-            if stat.S_ISREG(status.st_mode):
-                json.loads(read_plain(directory / name, _MOST_JSON))
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, RecursionError):
-            found.add(DAMAGED, name, "cannot be read as JSON")
+            found.bytes += entry.stat(follow_symlinks=False).st_size
+            if known.fullmatch(entry.name) is None:
+                found.add(FOREIGN, f"{place}/{entry.name}", "readers skip it")
+            elif check is not None:
+                _check_loose(Path(entry.path), f"{place}/{entry.name}", check, found)
+    for name, read in (("status.json", check_status), ("shipped.json", check_shipped)):
+        if (directory / name).is_file() and not (directory / name).is_symlink():
+            _check_loose(directory / name, name, read, found)
 
 
-def _json(entry: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
-    if not entry.name.endswith(".json"):
-        yield FOREIGN, "not a mark; readers skip it"
-        return
+def _check_loose(path: Path, place: str, check: Callable[[Path], object], found: Verified) -> None:
     try:
-        json.loads(read_plain(Path(entry.path), _MOST_JSON))
-    except FileNotFoundError:  # the recorder has read it
-        return
-    except (OSError, ValueError, RecursionError):
-        yield DAMAGED, "cannot be read as JSON"
+        check(path)
+    except StoreError as error:
+        if os.path.lexists(path):  # else it was read, decoded or deleted meanwhile
+            found.add(DAMAGED, place, str(error))
 
 
-def _ring(entry: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
-    if not entry.name.endswith(".parquet"):
-        yield FOREIGN, "not a ring; readers skip it"
-        return
-    try:
-        source = pq.ParquetFile(entry.path)
-        for _ in source.iter_batches(use_threads=False):
-            pass
-    except FileNotFoundError:
-        return
-    except (OSError, MemoryError, pa.ArrowException) as error:
-        yield DAMAGED, str(error).split("\n")[0] or "too large"
-
-
-def _stacks(entry: os.DirEntry[str]) -> Iterator[tuple[str, str]]:
-    if _STACKS.fullmatch(entry.name) is None:
-        yield FOREIGN, "not a file of perf; readers skip it"
-        return
-    if not re.search(r"\.[0-9]{14,20}(\.[0-9]+)?$", entry.name):
-        return  # open, torn, or the symbols
-    try:
-        with open(entry.path, "rb") as stream:
-            if stream.read(8) != _PERF_MAGIC:
-                yield DAMAGED, "does not start like a perf.data file"
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        yield DAMAGED, error.strerror or "cannot be read"
+def _stacks(path: Path, check_perf: Callable[[Path], None] | None) -> None:
+    if re.search(r"\.[0-9]{14,20}(\.[0-9]+)?$", path.name) and check_perf is not None:
+        check_perf(path)  # others are still open, torn, or the symbols
 
 
 def _without(text: str, prefix: str) -> str:

@@ -48,6 +48,7 @@ from sexton.cli.window import (
     add_recording,
     add_span,
     check_archive,
+    check_key,
     check_recording,
     cost_of,
     is_archive,
@@ -111,6 +112,7 @@ def _check(args: argparse.Namespace) -> None:
         _check_html(args.html)
     if args.archive is None and args.recording is not None and is_archive(args.recording):
         args.archive, args.recording = args.recording, None
+    check_key(args)
     check_prometheus(args)
     if args.prometheus is not None:
         return
@@ -155,7 +157,7 @@ def _recorded(args: argparse.Namespace) -> Diagnosis:
     from sexton.model.diagnosis import Replayed
 
     gc.disable()  # rows hold no cycles: looking for some would take an eighth of the time
-    recording = open_recording(args.recording)
+    recording = open_recording(args.recording, key=args.key)
     from sexton.replay.window import window
 
     found = window(recording, requested_span(args, recording))
@@ -201,6 +203,8 @@ def _charts(
 
     if find_spec("pyarrow") is None:
         return None, ("No charts: they need pyarrow, pip install 'sexton[recorder]'.",)
+    if window is None and args.key is not None:
+        return None, ("No charts: they would show minutes that are not signed.",)
     if window is None:
         return _charts_of(Path(args.recording), diagnosis)
     from sexton.store.writer import write_window

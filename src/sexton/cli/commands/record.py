@@ -75,6 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_web_config(parser)
     parser.add_argument(
+        "--sign-key",
+        metavar="FILE",
+        help="sign what is sealed with this private key (Ed25519, PEM, mode 0600)",
+    )
+    parser.add_argument(
         "--cpu",
         type=_percent,
         metavar="PERCENT",
@@ -136,6 +141,7 @@ def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     need_recorder()
+    sign_key = "" if args.sign_key is None else _sign_key(args.sign_key)
     if args.preflight:
         return _preflight(args)
 
@@ -155,6 +161,7 @@ def run(args: argparse.Namespace) -> int:
         cpu_percent=args.cpu,
         memory_bytes=memory_limit(args.stacks),
         config_files=config_files(args.config),
+        sign_key=sign_key,
     )
     made = chosen(stacks=args.stacks, ring=not args.no_ring, ship=args.ship)
     if args.listen is not None:
@@ -165,6 +172,27 @@ def run(args: argparse.Namespace) -> int:
     elif args.web_config is not None:
         raise CommandError("--web.config.file requires --listen")
     return record(options, made)
+
+
+def _sign_key(path: str) -> str:
+    """The key's absolute path; `CommandError` if nothing can be signed with it. Tried in a child:
+    neither the key nor the library must stay in a recorder's memory."""
+    import os
+
+    from sexton.errors import SourceError
+    from sexton.host.runner import module_command, run
+
+    if "\0" in path:
+        raise CommandError("a path cannot contain NUL")
+    whole = os.path.abspath(path)
+    try:
+        ended = run(module_command("sexton.store.signing", whole), deadline_s=60.0)
+    except SourceError as error:
+        raise CommandError(f"--sign-key: {error}") from None
+    if ended.status:
+        said = ended.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise CommandError(f"--sign-key {said}")
+    return whole
 
 
 def record(options: Options, made: Sequence[Made]) -> int:

@@ -14,7 +14,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from sexton.cli import output
-from sexton.cli.options import add_json, need_recorder
+from sexton.cli.options import add_json, add_key, need_recorder
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ Read every byte and report what is damaged or invalid.
   torn      a recorder was killed while it wrote: at most its last flush is lost.
             Reported, but not an error
 
-Exit: 0 intact and valid, 1 something is damaged or foreign, 2 not a recording.
+With --key PUB it also checks who sealed it (`record --sign-key`), and that no segment is
+missing between two others. What is still open is not signed yet, and is listed.
+
+Exit: 0 intact and valid, 1 something is damaged or foreign, 2 not a recording, or not
+signed with this key.
 """
 _EXPORT = """\
 Write parts of a recording to files for other programs and other people.
@@ -79,7 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return child
 
     add_json(add("info", _INFO, "Show what it holds: span, alarms, tables, cost"))
-    add_json(add("verify", _VERIFY, "Read every byte: is it intact?"))
+    verify = add("verify", _VERIFY, "Read every byte: is it intact?")
+    add_key(verify)
+    add_json(verify)
     mark = add("mark", _MARK, "Pin the minutes around now")
     mark.add_argument("text", metavar="TEXT", help="what happened, at most 500 characters")
     add_json(mark)
@@ -133,16 +139,18 @@ def _verify(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sexton.cli.progress import steps
-    from sexton.cli.window import confine_to
+    from sexton.cli.window import check_signatures, confine_to
 
+    signed = None if args.key is None else check_signatures(args.directory, args.key)
     confine_to(args.directory)
-    from sexton.profile.recorded import check_annex
+    from sexton.profile.recorded import check_annex, check_perf
+    from sexton.profile.symbols.cache import check_names
     from sexton.reports.text.recording import verify_json, verify_text
-    from sexton.store.verify import verify
+    from sexton.store.verify import Checks, verify
 
     with steps("reading") as tick:
-        found = verify(Path(args.directory), tick, check_annex)
-    output.print_result(args, verify_json(found), verify_text(found))
+        found = verify(Path(args.directory), tick, Checks(check_annex, check_perf, check_names))
+    output.print_result(args, verify_json(found, signed), verify_text(found, signed))
     return 0 if found.whole else 1
 
 

@@ -39,6 +39,7 @@ from sexton.cli.window import (
     add_live_options,
     add_recording,
     check_archive,
+    check_key,
     check_recording,
     cost_of,
     is_archive,
@@ -90,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     query = " ".join(args.about)
+    check_key(args)
     check_prometheus(args)
     _check_place(args)
     if args.prometheus is not None:
@@ -235,7 +237,7 @@ def _recorded(args: argparse.Namespace, query: str) -> Why:
 
     check_recording(args)
     gc.disable()  # as for diagnose
-    recording = open_recording(args.recording)
+    recording = open_recording(args.recording, key=args.key)
     from sexton.replay.query import Question, boot_of, why_in
     from sexton.replay.span import edges
 

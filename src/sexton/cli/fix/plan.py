@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from sexton.cli.configuration import add_config
 from sexton.cli.fix import add_protected, rules_of, terminal
-from sexton.cli.options import add_json, seconds
+from sexton.cli.options import add_json, add_key, seconds
 from sexton.cli.output import print_result, write_whole
 from sexton.cli.window import add_span, open_recording, requested_span, watch
 from sexton.errors import CommandError, SextonError
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="read a recording of this node instead of watching it",
     )
+    add_key(parser)
     add_span(parser)
     parser.add_argument(
         "--seconds", type=seconds, metavar="N", help="how long to watch (default 10)"
@@ -116,13 +117,15 @@ def _diagnosed(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
     if args.recording not in (None, "live"):
         if args.seconds is not None:
             raise CommandError("--seconds has no effect with --from")
-        recording = open_recording(args.recording, live=True)
+        recording = open_recording(args.recording, live=True, key=args.key)
         from sexton.replay.window import window as replayed
 
         window = replayed(recording, requested_span(args, recording)).window
         return diagnose(window), window
     if args.around is not None or args.window is not None:
         raise CommandError("--around and --window require --from")
+    if args.key is not None:
+        raise CommandError("--key requires --from DIR")
     args.root, args.stacks, args.probe, args.no_trace = "/", False, False, False
     window, cost = watch(args, "diagnose")
     return diagnose(window, cost), window

@@ -16,11 +16,13 @@ import re
 import stat
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 
+from sexton.errors import StoreError
 from sexton.profile.symbols.table import Table
-from sexton.store.layout import new_file, why_not_private
+from sexton.store.layout import new_file, read_plain, why_not_private
 
 MOST_BYTES = 512 << 20
 #: Limit of one file; a larger table is read from its program again.
@@ -128,6 +130,19 @@ class Cache:
                 break
             os.unlink(path)
             total -= size
+
+
+def check_names(path: Path) -> None:
+    """`StoreError` if a file of the cache would count as missing."""
+    try:
+        content = read_plain(path, MOST_ENTRY + 1)
+    except OSError as error:
+        raise StoreError(error.strerror or "cannot be read") from None
+    if not HEAD_SIZE <= len(content) <= MOST_ENTRY:
+        raise StoreError("not a file of symbols")
+    magic, check = _HEAD.unpack_from(content)
+    if magic != _MAGIC or zlib.crc32(memoryview(content)[HEAD_SIZE:]) != check:
+        raise StoreError("not a file of symbols, or damaged")
 
 
 def pack(table: Table) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sexton.model.row import Row, fields_of
 from sexton.model.rows.recorder import Alarm, Mark
@@ -14,6 +14,9 @@ from sexton.reports.text.blocks import bold, clamp, cut, picked
 from sexton.reports.text.settings import recorded_config
 from sexton.store.summary import ConfigSum, ProfileSum, SourceSum, Summary, TableSum, TimedRow
 from sexton.store.verify import TORN, Trouble, Verified
+
+if TYPE_CHECKING:
+    from sexton.store.signing import Signed
 
 INFO = "sexton.recording.info/1"
 VERIFY = "sexton.recording.verify/1"
@@ -265,13 +268,17 @@ def _pair(pair: tuple[float, float] | None) -> dict[str, float] | None:
     return None if pair is None else {"mono_s": pair[0], "wall_s": pair[1]}
 
 
-def verify_text(found: Verified) -> str:
-    """The verdict first, then each problem with its place."""
+def verify_text(found: Verified, signed: Signed | None = None) -> str:
+    """The verdict first, then who sealed it, then each problem with its place."""
     read = (
         f"{count(found.segments, 'segment')}, {count(found.files, 'file')}, "
         f"{count(found.rows, 'row')}, {size(found.bytes)} read"
     )
     lines = [f"{'intact' if found.whole else _numbers(found.troubles)}: {read}"]
+    if signed is not None:
+        number = count(len(signed.segments), "segment")
+        lines.append(f"signed with this key, none missing in between: {number}")
+        lines += [f"   {words}" for words in signed.left_out[:_MOST_TROUBLES]]
     for trouble in found.troubles[:_MOST_TROUBLES]:
         lines.append(f"   {trouble.kind:8} {trouble.place}: {trouble.detail}")
     if len(found.troubles) > _MOST_TROUBLES:
@@ -284,10 +291,12 @@ def _numbers(troubles: Sequence[Trouble]) -> str:
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
 
 
-def verify_json(found: Verified) -> dict[str, Any]:
+def verify_json(found: Verified, signed: Signed | None = None) -> dict[str, Any]:
     """The contract of docs/json.md."""
     return {
         "schema": VERIFY,
         **picked(found, "whole", "recording_now", "segments", "files", "rows", "bytes"),
+        "signed": None if signed is None else sorted(signed.segments),
+        "unsigned": None if signed is None else list(signed.left_out),
         "troubles": [trouble._asdict() for trouble in found.troubles],
     }
