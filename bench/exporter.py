@@ -14,7 +14,7 @@ from bench.recorder import ours
 from bench.recorder.account import Account, EndedEarly, Program, account, running
 from bench.recorder.peers import Run, RunSpec, free_port, node_exporter
 from bench.table import Measured, against_limit, log
-from sexton.export.work import JUDGED_S
+from sexton.export.pace import JUDGED_S
 
 PEER = "node_exporter +3"
 #: As Prometheus is set up in most places, and how often while both are measured.

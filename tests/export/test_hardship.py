@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sexton.export.exporter import Pace
+from sexton.export.pace import Pace
 from tests.export.test_server import Served, serving
 from tests.support.cli import ENVIRONMENT, SEXTON
 from tests.web.serving import SCRAPE_S

@@ -25,11 +25,11 @@ from mmap import mmap
 from sexton import sandbox
 from sexton.host.stuck import Thread, Watch
 
-#: These read neither a node nor a file of the user's.
-_PLAIN = frozenset(("", "completion"))
-_RECORD = "record"
+#: These read neither a node nor a file of the user's, or see to it themselves.
+_PLAIN = frozenset(("", "completion", "npd"))
+_RECORD = frozenset(("record", "node-agent"))
 #: Killed at once when their parent is killed: their journals are made for that.
-_KILLED = frozenset((_RECORD, "fix"))
+_KILLED = _RECORD | {"fix"}
 _FORWARDED = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 _AWAITED = _FORWARDED | {signal.SIGCHLD}
 #: `si_code` of a signal from the kernel (asm-generic/siginfo.h): a terminal's Ctrl-C reaches the
@@ -49,10 +49,13 @@ _LOOK_S, _LOOK_SOON_S = 5.0, 0.5
 def needs_child(arguments: Sequence[str]) -> bool:
     """Whether the command may hang in the kernel, or crash on what it reads.
 
-    A recorder started by init or a service manager must stay its main process.
+    A recorder started by init or a service manager must stay its main process. A part of the node's
+    agent has a parent already.
     """
     verb = _verb(arguments)
-    if verb == _RECORD:
+    if "--agent-part" in arguments:
+        return False
+    if verb in _RECORD:
         return 1 not in (os.getppid(), os.getpid())
     return verb not in _PLAIN
 

@@ -38,12 +38,24 @@ _YEAR_S = 366 * 86400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="where to record; created if missing")
+    add_directory(parser)
     parser.add_argument(
         "--preflight",
         action="store_true",
         help="list every file, event, capability and cost, and start nothing",
     )
+    add_recorder(parser)
+    add_json(parser, when="with --preflight: ")
+    add_config(parser)
+
+
+def add_directory(parser: argparse.ArgumentParser) -> None:
+    """``DIR``."""
+    parser.add_argument("directory", metavar="DIR", help="where to record; created if missing")
+
+
+def add_recorder(parser: argparse.ArgumentParser) -> None:
+    """What a recorder reads, keeps and may cost."""
     parser.add_argument(
         "--seconds", type=_seconds, metavar="N", help="stop after N seconds (default: never)"
     )
@@ -81,8 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of one core; above it the recorder pauses what it needs least"
         " (default: the larger of 2 and cores / 16)",
     )
-    add_json(parser, when="with --preflight: ")
-    add_config(parser)
 
 
 def _seconds(text: str) -> float:
@@ -132,20 +142,24 @@ def _percent(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    import sys
-    from pathlib import Path
-
     need_recorder()
     if args.preflight:
         return _preflight(args)
+    if args.json:
+        raise CommandError("--json is for --preflight; a running recorder writes DIR/status.json")
+    return record(*recorder_of(args))
+
+
+def recorder_of(args: argparse.Namespace) -> tuple[Options, list[Made]]:
+    """The recorder of these arguments, with its companions."""
+    import sys
+    from pathlib import Path
 
     from sexton.record.budget import memory_limit
     from sexton.record.companions import chosen
     from sexton.record.recorder import Options
     from sexton.store.retention import Limits
 
-    if args.json:
-        raise CommandError("--json is for --preflight; a running recorder writes DIR/status.json")
     options = Options(
         Path(args.directory),
         Limits(args.retain, args.size),
@@ -164,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"sexton: metrics: {url}", file=sys.stderr, flush=True)
     elif args.web_config is not None:
         raise CommandError("--web.config.file requires --listen")
-    return record(options, made)
+    return options, made
 
 
 def record(options: Options, made: Sequence[Made]) -> int:
