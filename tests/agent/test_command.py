@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,3 +103,30 @@ def test_what_cannot_work_is_one_line_and_records_nothing(tmp_path, arguments, w
     assert ended.returncode == 2
     assert words in one_line(ended.stderr)
     assert not (tmp_path / "recording").exists()
+
+
+def test_the_process_that_judges_has_no_network(tmp_path):
+    """In the place of the judgement: a socket."""
+    code = (
+        "import socket, sys\n"
+        "from sexton.agent import judging\n"
+        "from sexton.cli.main import main\n"
+        "judging.judge = lambda directory: socket.socket()\n"
+        "sys.exit(main(['node-agent', sys.argv[1], '--agent-part', 'judge']))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], env=ENVIRONMENT, capture_output=True, timeout=60
+    )
+    assert ended.returncode == 2
+    assert "Operation not permitted" in one_line(ended.stderr)
+
+
+def test_the_judge_has_the_settings_of_the_recorder(monkeypatch):
+    from sexton.cli.commands.node_agent import _handed_on
+    from sexton.cli.main import whole_parser
+
+    monkeypatch.setenv("SEXTON_CONFIG", "/etc/other.toml")
+    words = ["node-agent", "DIR", "--no-api", "--npd", "FILE"]
+    for more, config in (([], "/etc/other.toml"), (["--config", "mine"], "mine")):
+        handed = _handed_on(whole_parser().parse_args([*words, *more]))
+        assert handed == ["--config", config, "--npd", "FILE"]

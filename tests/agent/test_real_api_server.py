@@ -38,17 +38,29 @@ def installed(cluster: Cluster) -> Cluster:
 
     def refused() -> bool:
         status, _ = patch(config, "node-y", {"phase": "Running"})
-        return status == 403
+        with ApiServer(from_kubeconfig(str(config))) as server:
+            event = {"metadata": {"name": "node-y.early", "namespace": "default"}}
+            about = {"involvedObject": {"kind": "Node", "name": "node-y"}}
+            other = server.post("/api/v1/namespaces/default/events", {**event, **about})
+        return {status, other.status} == {403}
 
     until(refused, "the policies to be in force")
     return cluster
 
 
 def token(cluster: Cluster, node: str) -> str:
-    """A token of the agent's account that is bound to a Node, as that of a pod there."""
-    bound = ("--bound-object-kind=Node", f"--bound-object-name={node}")
-    uid = f"--bound-object-uid={cluster.get('node', node)['metadata']['uid']}"
-    return cluster.kubectl("create", "token", ACCOUNT, "-n", "sexton", *bound, uid).strip()
+    """The token of the agent's pod on a Node. Without a kubelet the pod is only an object."""
+    name = f"agent-{node}"
+    container = {"name": "agent", "image": "none"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "sexton"},
+        "spec": {"nodeName": node, "serviceAccountName": ACCOUNT, "containers": [container]},
+    }
+    cluster.kubectl("apply", "-f", "-", given=json.dumps(pod))
+    bound = ("--bound-object-kind=Pod", f"--bound-object-name={name}")
+    return cluster.kubectl("create", "token", ACCOUNT, "-n", "sexton", *bound).strip()
 
 
 def patch(config: Path, node: str, status: dict) -> tuple[int, str]:

@@ -157,6 +157,7 @@ def test_new_names_all_the_time_make_few_events(scene):
     hours = 200 * 30 / 3600
     assert len(scene.server.events) <= MOST_AN_HOUR * (hours + 1)
     assert len(scene.reporter._book._entries) <= MOST_KNOWN
+    assert scene.said == ["over 10 new cause chains in an hour: not all are events"]
 
 
 @pytest.mark.parametrize(

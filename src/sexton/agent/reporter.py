@@ -80,7 +80,7 @@ class Reporter:
         self._uid = ""
         self._own: list[str] = []
         self._said = ""
-        self._other_said = False
+        self._other_said = self._dropped_said = False
 
     @property
     def due_s(self) -> float:
@@ -91,6 +91,9 @@ class Reporter:
         """The node's state from now on; `causes` of a problem, for events."""
         self._state = state
         self._book.see(causes, now_s, time.time())
+        if self._book.dropped and not self._dropped_said:
+            self._dropped_said = True
+            self._say(f"over {events.MOST_AN_HOUR} new cause chains in an hour: not all are events")
         if (state != self._reported or self._book.due()) and not self._back_off.failures:
             self._due_s = min(self._due_s, now_s + self._chance.uniform(0.0, SPREAD_S))
 

@@ -25,7 +25,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sexton.cli.commands.record import add_directory, add_recorder
-from sexton.cli.configuration import add_config
+from sexton.cli.configuration import VARIABLE, add_config
 from sexton.cli.options import need_recorder
 from sexton.errors import CommandError
 
@@ -76,7 +76,8 @@ def _handed_on(args: argparse.Namespace) -> list[str]:
     """The reporter's options. Its environment is empty, so what is there is read here."""
     import os
 
-    handed = {"--config": args.config, "--npd": args.npd}
+    config = os.environ.get(VARIABLE) if args.config is None else args.config
+    handed = {"--config": config, "--npd": args.npd}
     if args.no_api:
         if args.npd is None:
             raise CommandError("--no-api leaves nothing to do without --npd FILE")
