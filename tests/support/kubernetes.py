@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import urllib.request
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from sexton.sandbox import end_with
 from tests.deploy.peers import until
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +45,7 @@ def programs(*more: str) -> Programs:
     assert made.returncode == 0, made.stderr[-4000:]
     for line in made.stderr.splitlines():
         if line.startswith(("building", "getting")):
-            print(line)
+            warnings.warn(line, stacklevel=2)  # said at the end of a run, by a worker as well
     built, unpacked = made.stdout.split("\n")[:2]
     return Programs(Path(built), Path(unpacked))
 
@@ -101,9 +103,15 @@ class Cluster:
         (self.folder / "tokens.csv").write_text(f'{_TOKEN},admin,admin,"system:masters"\n')
 
     def _start(self, name: str, argv: list[str | Path]) -> None:
+        us = os.getpid()
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                argv, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                argv,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=lambda: end_with(us),  # also if the test is killed
             )
 
     def start(self) -> None:
