@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.agent.access import from_kubeconfig
+from sexton.agent.access import HOST, PORT, from_kubeconfig, in_cluster
 from sexton.agent.client import ApiServer
 from sexton.agent.condition import State
 from sexton.agent.reporter import Reporter
@@ -154,6 +154,20 @@ def test_a_node_that_was_created_anew(agent: Agent):
     agent.report(ILL, CHAIN)
     assert agent.condition["status"] == "False"
     assert len({event["involvedObject"]["uid"] for event in agent.events()}) == 2
+
+
+def test_as_in_a_pod_whose_token_expired_and_is_replaced(agent: Agent, tmp_path: Path):
+    (tmp_path / "ca.crt").write_bytes(agent.cluster.authority.read_bytes())
+    (tmp_path / "token").write_text("expired")
+    access = in_cluster({HOST: "127.0.0.1", PORT: str(agent.cluster.port)}, tmp_path)
+    assert access is not None
+    agent.reporter = Reporter(agent.node, lambda: ApiServer(access), agent.said.append)
+    agent.report(FINE)
+    (words,) = agent.said
+    assert "401 Unauthorized" in words
+    (tmp_path / "token").write_text(token(agent.cluster, agent.node))
+    agent.report(FINE)
+    assert agent.condition["status"] == "True"
 
 
 CAN = {
