@@ -22,8 +22,7 @@ from bench.recorder import ours
 from bench.recorder.account import Account, EndedEarly, Program, account, running
 from bench.recorder.peers import Run, RunSpec, free_port, node_exporter
 from bench.table import Measured, against_limit, log
-from sexton.export.exporter import Pace
-from sexton.export.work import JUDGED_S
+from sexton.export.pace import JUDGED_S, Pace
 from sexton.model.text import count
 
 PEER = "node_exporter +3"

@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sexton.explorer.tiles.processes import Gone
 from sexton.export import families as f
-from sexton.export.exporter import Exporter, Pace, once
+from sexton.export.exporter import Exporter, once
+from sexton.export.pace import Pace
 from sexton.model.rows.task import Process
 from sexton.model.window import Batch
 from tests.export.live import LiveRecording

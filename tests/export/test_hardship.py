@@ -16,7 +16,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sexton.export import families as f
-from sexton.export.exporter import Pace, once
+from sexton.export.exporter import once
+from sexton.export.pace import Pace
 from tests.export.test_server import Served, serving
 from tests.support.cli import ENVIRONMENT, SEXTON
 from tests.web.serving import SCRAPE_S

@@ -23,7 +23,18 @@ from sexton.cli.main import VERBS
 RT_RUNTIME = Path("/proc/sys/kernel/sched_rt_runtime_us")
 #: These read no node, or are shown by others: `profile` and `recording` read files, `collect`
 #: prints a script.
-ELSEWHERE = {"profile", "recording", "serve", "demo", "config", "collect", "completion"}
+#: `node-agent` is the recorder, which is played, with a reporter; `npd` reads one small file.
+ELSEWHERE = {
+    "node-agent",
+    "npd",
+    "profile",
+    "recording",
+    "serve",
+    "demo",
+    "config",
+    "collect",
+    "completion",
+}
 
 
 def test_on_any_other_machine_it_holds_no_core_and_says_why(tmp_path, monkeypatch, capsys):

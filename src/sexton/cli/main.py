@@ -1,9 +1,9 @@
 """The command line: one module per verb in `sexton.cli.commands`.
 
 A command module has a docstring (its help), ``add_arguments(parser)`` and ``run(args) -> int``. Its
-file's stem is the verb. It only checks arguments and connects a reader to a report; what it needs
-is imported inside `run`, so that ``sexton --version`` and ``--help`` answer at once. Subcommands
-(``sexton fix plan``) are modules of the same shape in their own package.
+file's stem is the verb, with _ for -. It only checks arguments and connects a reader to a report;
+what it needs is imported inside `run`, so that ``sexton --version`` and ``--help`` answer at once.
+Subcommands (``sexton fix plan``) are modules of the same shape in their own package.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 VERBS = (
     "diagnose", "why", "zombies", "fix", "audit", "gate",
     "top", "profile", "record", "recording", "export", "serve", "demo", "sources", "config",
-    "collect", "completion",
+    "node-agent", "npd", "collect", "completion",
 )  # fmt: skip
 _PACKAGE = "sexton.cli.commands."
 
@@ -336,7 +336,7 @@ def _parser(arguments: list[str]) -> tuple[_Parser, ModuleType | None]:
 
 def add_module(choices: Choices, package: str, name: str) -> ModuleType:
     """Add one command module, with its help and its arguments."""
-    module = importlib.import_module(package + name)
+    module = importlib.import_module(package + name.replace("-", "_"))
     doc = (module.__doc__ or name).strip()  # python -OO has no docstrings
     child = choices.add_parser(
         name,

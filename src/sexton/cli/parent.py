@@ -25,11 +25,11 @@ from mmap import mmap
 from sexton import sandbox
 from sexton.host.stuck import Thread, Watch
 
-#: These read neither a node nor a file of the user's.
-_PLAIN = frozenset(("", "completion"))
-_RECORD = "record"
+#: These read neither a node nor a file of the user's, or see to it themselves.
+_PLAIN = frozenset(("", "completion", "npd"))
+_RECORD = frozenset(("record", "node-agent"))
 #: Killed at once when their parent is killed: their journals are made for that.
-_KILLED = frozenset((_RECORD, "fix"))
+_KILLED = _RECORD | {"fix"}
 _FORWARDED = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 _AWAITED = _FORWARDED | {signal.SIGCHLD}
 #: `si_code` of a signal from the kernel (asm-generic/siginfo.h): a terminal's Ctrl-C reaches the
@@ -52,10 +52,13 @@ _LOOK_S, _LOOK_SOON_S = 5.0, 0.5
 def needs_child(arguments: Sequence[str]) -> bool:
     """Whether the command may hang in the kernel, or crash on what it reads.
 
-    The first process of a container is not left: the kernel ends a container only as a whole.
+    The first process of a container is not left: the kernel ends a container only as a whole. A
+    part of the node's agent has a parent already.
     """
     verb = _verb(arguments)
-    return os.getpid() != 1 if verb == _RECORD else verb not in _PLAIN
+    if "--agent-part" in arguments:
+        return False
+    return os.getpid() != 1 if verb in _RECORD else verb not in _PLAIN
 
 
 def _verb(arguments: Sequence[str]) -> str:
@@ -114,7 +117,7 @@ class _Child:
         self._reader = reader
         self._note = note
         self._watch = Watch(pid)
-        managed = os.getppid() == 1 and _verb(sys.argv[1:]) == _RECORD
+        managed = os.getppid() == 1 and _verb(sys.argv[1:]) in _RECORD
         self._limits_s = (SILENT_S, MANAGED_S if managed else ENDING_S, INSISTING_S)
         #: The signals that asked it to end.
         self._asked: list[int] = []
@@ -203,4 +206,4 @@ def _status(code: int, reading: str) -> int:
     place = f"{printable(reading)}: " if reading else ""
     verb = _verb(sys.argv[1:])
     print(f"sexton: {place}{verb} failed: {why}", file=sys.stderr)
-    return 128 - code if verb == _RECORD else 2
+    return 128 - code if verb in _RECORD else 2

@@ -14,23 +14,13 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from sexton.host.runner import ChildOptions, Running, module_command, start
-from sexton.model.row import Row
-from sexton.model.rows.recorder import RecorderNote
+from sexton.host.runner import module_command
 from sexton.record.companions import Place
-from sexton.store.pins import Pin
-
-#: Until it is started again: doubled each time, and reset by a run that lasted.
-_AGAIN_S, _AT_MOST_S, _LASTED_S = 1.0, 60.0, 300.0
-_NICE = 15
+from sexton.record.restarted import RestartedProcess
 
 
-class MetricsServer:
-    """Starts the process, and starts it again when it ends."""
-
-    name = "metrics"
-    outlasts = False
-    may_hang = False
+class MetricsServer(RestartedProcess):
+    """Keeps the socket while the process is started again."""
 
     def __init__(
         self,
@@ -45,51 +35,13 @@ class MetricsServer:
         if token is not None:
             kept["--token-fd"] = self._token
         handed = [word for name, number in kept.items() for word in (name, str(number))]
-        self._command = module_command(
+        command = module_command(
             "sexton", "export", "--from", str(place.directory), *handed, *arguments
         )
-        self._options = ChildOptions(
-            nice=_NICE, shares_stderr=True, dies_with_parent=True, keep=tuple(kept.values())
-        )
-        self._child: Running | None = None
-        self._began_s = 0.0
-        self._due_s = 0.0
-        self._pause_s = _AGAIN_S
-        self._starts = 0
-
-    def beat(self, now_s: float, alarm: bool) -> Sequence[Row]:  # noqa: ARG002
-        """Start it once there is a recording, and again after it ended."""
-        rows: list[Row] = []
-        if self._child is not None and (status := self._child.status()) is not None:
-            words = f"metrics: the server ended with status {status}; it is started again"
-            rows.append(RecorderNote("source", words))
-            self._child.stop(0.0)
-            self._child = None
-            lasted = now_s - self._began_s >= _LASTED_S
-            self._pause_s = _AGAIN_S if lasted else min(2 * self._pause_s, _AT_MOST_S)
-            self._due_s = now_s + self._pause_s
-        if self._child is None and now_s >= self._due_s:
-            self._child = start(self._command, self._options)
-            self._began_s = now_s
-            self._starts += 1
-        return rows
-
-    def alarmed(self, pin: Pin) -> None:
-        """It sees alarms in the recording."""
-
-    def cost(self) -> tuple[float, int]:
-        return 0.0, 0
-
-    def rest(self) -> None:
-        """It has no cost here, so it is not paused."""
-
-    def wake(self) -> None:
-        """See `rest`."""
+        super().__init__("metrics", command, tuple(kept.values()))
 
     def close(self) -> None:
-        if self._child is not None:
-            self._child.stop(2.0)
-            self._child = None
+        super().close()
         self._socket.close()
         if self._token >= 0:
             os.close(self._token)
@@ -97,11 +49,8 @@ class MetricsServer:
 
     def status(self) -> dict[str, Any]:
         host, port, *_ = self._socket.getsockname()
-        return {
-            "address": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-            "pid": None if self._child is None else self._child.pid,
-            "starts": self._starts,
-        }
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return {"address": address, **super().status()}
 
 
 def _in_memory(token: str) -> int:

@@ -24,28 +24,13 @@ from sexton.errors import SextonError
 from sexton.explorer.tiles.processes import ForkServer, Gone, Usage
 from sexton.export import families as f
 from sexton.export.exposition import Page, Totals
+from sexton.export.pace import Pace
 from sexton.export.samples import Counts, Samples
-from sexton.export.work import CURRENT_S, FRESH_S, JUDGED_S, Answer, MetricsWork
+from sexton.export.work import CURRENT_S, Answer, MetricsWork
 from sexton.model.diagnosis import Exit
 from sexton.model.text import printable
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-#: A window with a smaller part of `JUDGED_S` is of a recording that has just begun.
-_WHOLE = 0.9
-
-
-class Pace(NamedTuple):
-    """How often, and after how long what was read is too old (seconds).
-
-    After `idle_s` without a scrape nothing is refreshed until the next one.
-    """
-
-    refresh_s: float = 15.0
-    judge_s: float = 60.0
-    calm_s: float = JUDGED_S  # as long as what is judged, so that no second is left out
-    fresh_s: float = FRESH_S
-    stale_s: float = 60.0
-    idle_s: float = 600.0
 
 
 def once(directory: Path, pace: Pace = Pace()) -> Samples:  # noqa: B008 - immutable
@@ -189,12 +174,9 @@ class Exporter:
             self._seen_s = found.seen_s
 
     def _lasts_s(self, judged: Answer) -> float:
-        """How long a verdict stands. Judging costs more than all else here, and what may not wait
-        raises an alarm."""
         problem = judged.samples.value(f.VERDICT) == Exit.PROBLEM
         window_s = judged.samples.value(f.VERDICT_WINDOW)
-        whole = isinstance(window_s, float) and window_s >= _WHOLE * JUDGED_S
-        return self._pace.calm_s if whole and not problem else self._pace.judge_s
+        return self._pace.verdict_lasts_s(problem, window_s if isinstance(window_s, float) else 0.0)
 
     def _publish(self, found: Answer) -> None:
         """Hand out these readings from now on, with the last verdict if it is not too old."""

@@ -27,7 +27,8 @@ from sexton.explorer.server.api import Site as Pages
 from sexton.explorer.server.app import Explorer
 from sexton.explorer.tiles.view import View
 from sexton.export import METRICS
-from sexton.export.exporter import Exporter, Pace
+from sexton.export.exporter import Exporter
+from sexton.export.pace import Pace
 from sexton.reports.runbook import index_html, index_text, runbook_html, runbook_style, runbook_text
 from sexton.sandbox import confine, limits_for
 from sexton.store.layout import require_recording

@@ -23,19 +23,20 @@ from sexton.explain.registry import all_rules
 from sexton.explorer.tiles.follow import GrowingRecording
 from sexton.export.current import READS, current
 from sexton.export.judged import judged
+from sexton.export.pace import FRESH_S, JUDGED_S
 from sexton.export.recorder import add_status, cannot_write, read_status
 from sexton.export.samples import Counts, Samples
+from sexton.model.diagnosis import Diagnosis
 from sexton.model.row import table
+from sexton.model.window import Window
 from sexton.replay.span import Span
 from sexton.replay.window import window
 from sexton.store.journal import READING
 from sexton.store.recording import Recording, Segment
 
-#: How much is judged, and how much is read for what is current: two readings of every table that is
-#: read at least each half minute.
-JUDGED_S, CURRENT_S = 300.0, 75.0
-#: A reading that is older is not fresh, and a recorder's status that is older could not be written.
-FRESH_S = 30.0
+#: How much is read for what is current: two readings of every table that is read at least each half
+#: minute.
+CURRENT_S = 75.0
 
 
 class Answer(NamedTuple):
@@ -111,11 +112,24 @@ class MetricsWork:
         return self._whole
 
 
-def _judged(recording: Recording) -> Answer:
-    """The verdict on the last minutes."""
+class Judged(NamedTuple):
+    """A window of a recording, which ends with its last reading, and the verdict on it."""
+
+    span: Span
+    window: Window
+    diagnosis: Diagnosis
+
+
+def judge_last(recording: Recording) -> Judged:
+    """The verdict on the last minutes: the one of the metrics and of a Node's condition."""
     span = last_seconds(recording, JUDGED_S)
     seen = window(recording, span).window
-    return Answer(judged(seen, diagnose(seen)), span.boot_id, *span.end, live=False)
+    return Judged(span, seen, diagnose(seen))
+
+
+def _judged(recording: Recording) -> Answer:
+    span, seen, diagnosis = judge_last(recording)
+    return Answer(judged(seen, diagnosis), span.boot_id, *span.end, live=False)
 
 
 def _current(recording: Recording, since_s: float, span_s: float) -> Answer:

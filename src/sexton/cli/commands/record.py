@@ -38,12 +38,24 @@ _YEAR_S = 366 * 86400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="where to record; created if missing")
+    add_directory(parser)
     parser.add_argument(
         "--preflight",
         action="store_true",
         help="list every file, event, capability and cost, and start nothing",
     )
+    add_recorder(parser)
+    add_json(parser, when="with --preflight: ")
+    add_config(parser)
+
+
+def add_directory(parser: argparse.ArgumentParser) -> None:
+    """``DIR``."""
+    parser.add_argument("directory", metavar="DIR", help="where to record; created if missing")
+
+
+def add_recorder(parser: argparse.ArgumentParser) -> None:
+    """What a recorder reads, keeps and may cost."""
     parser.add_argument(
         "--seconds", type=_seconds, metavar="N", help="stop after N seconds (default: never)"
     )
@@ -86,8 +98,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of one core; above it the recorder pauses what it needs least"
         " (default: the larger of 2 and cores / 16)",
     )
-    add_json(parser, when="with --preflight: ")
-    add_config(parser)
 
 
 def _seconds(text: str) -> float:
@@ -137,21 +147,26 @@ def _percent(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
+    need_recorder()
+    if args.preflight:
+        if args.sign_key is not None:
+            _sign_key(args.sign_key)
+        return _preflight(args)
+    if args.json:
+        raise CommandError("--json is for --preflight; a running recorder writes DIR/status.json")
+    return record(*recorder_of(args))
+
+
+def recorder_of(args: argparse.Namespace) -> tuple[Options, list[Made]]:
+    """The recorder of these arguments, with its companions."""
     import sys
     from pathlib import Path
-
-    need_recorder()
-    sign_key = "" if args.sign_key is None else _sign_key(args.sign_key)
-    if args.preflight:
-        return _preflight(args)
 
     from sexton.record.budget import memory_limit
     from sexton.record.companions import chosen
     from sexton.record.recorder import Options
     from sexton.store.retention import Limits
 
-    if args.json:
-        raise CommandError("--json is for --preflight; a running recorder writes DIR/status.json")
     options = Options(
         Path(args.directory),
         Limits(args.retain, args.size),
@@ -161,7 +176,7 @@ def run(args: argparse.Namespace) -> int:
         cpu_percent=args.cpu,
         memory_bytes=memory_limit(args.stacks),
         config_files=config_files(args.config),
-        sign_key=sign_key,
+        sign_key="" if args.sign_key is None else _sign_key(args.sign_key),
     )
     made = chosen(stacks=args.stacks, ring=not args.no_ring, ship=args.ship)
     if args.listen is not None:
@@ -171,7 +186,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"sexton: metrics: {url}", file=sys.stderr, flush=True)
     elif args.web_config is not None:
         raise CommandError("--web.config.file requires --listen")
-    return record(options, made)
+    return options, made
 
 
 def _sign_key(path: str) -> str:
