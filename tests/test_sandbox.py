@@ -140,6 +140,14 @@ def test_limits_grow_with_what_is_on_disk_and_not_with_holes(tmp_path: Path):
     assert full.cpu_s <= 60
 
 
+def test_hard_links_of_a_file_do_not_multiply_the_limits(tmp_path: Path):
+    (tmp_path / "data").write_bytes(os.urandom(1 << 20))
+    alone = limits_for(tmp_path)
+    for number in range(50):
+        os.link(tmp_path / "data", tmp_path / f"link{number}")
+    assert limits_for(tmp_path) == alone
+
+
 def test_a_tree_of_many_directories_is_not_walked_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -235,7 +235,8 @@ def _size(path: str) -> int:
         return 0
     if not stat.S_ISDIR(about.st_mode):
         return _held(about)
-    return sum(_held(found) for found in _files(path))
+    held = {(found.st_dev, found.st_ino): _held(found) for found in _files(path)}
+    return sum(held.values())  # the bytes of hard links count once
 
 
 def _held(about: os.stat_result) -> int:
