@@ -215,8 +215,10 @@ def _export(args: argparse.Namespace) -> int:
                 _say(args, f"{place}: a recording of {count(number, 'file')}, {size(held)}")
             else:
                 wanted = Wanted(_kinds(args.table), spans, args.format, args.force)
-                tables = []
-                for made in export_tables(recording, out, wanted, _bounded(tick, out)):
+                tables, step = [], _bounded(tick, out)
+                made_tables = export_tables(recording, out, wanted, step)
+                step(1, 1)
+                for made in made_tables:
                     file = printable(str(made.path))
                     tables.append({"path": file, "rows": made.rows})
                     _say(args, f"{file}: {count(made.rows, 'row')}")
