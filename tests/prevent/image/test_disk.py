@@ -384,6 +384,24 @@ def made(make: Make) -> Callable[[str], bytes]:
     return functools.cache(lambda name: make(*FORMATS[name], "-b", "4096").read_bytes())
 
 
+@pytest.mark.parametrize(
+    "features",
+    ["quota,project", "orphan_file", "ea_inode", "bigalloc", "sparse_super2", "casefold"],
+)
+def test_inodes_of_the_file_system_itself_need_no_name(make: Make, features: str):
+    raw = make("-t", "ext4", "-O", f"^metadata_csum,{features}").read_bytes()
+    assert said(raw, {}) == []
+
+
+def test_a_directory_of_too_many_subdirectories_counts_no_links(made):
+    """Its number of links is 1, where the file system may do that (dir_nlink)."""
+    for form, whole in (("ext4 without checksums", True), ("ext2", False)):
+        raw = made(form)
+        block = Ext4Files(Damaged(raw, {}))._find("/usr/lib").block
+        lines = said(raw, {raw.find(block) - 14: struct.pack("<H", 1)})
+        assert (lines == []) == whole, form
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_undamaged_file_system_is_whole_with_and_without_checksums(made, form: str):
     files = Ext4Files(Damaged(made(form), {}))

@@ -271,7 +271,9 @@ class Ext4Files:
         known = self._groups.get(number)
         if known is None:
             layout = self.super
-            at = (layout.first_block + 1) * layout.block_size + number * layout.descriptor_size
+            # In the block after the superblock's; s_first_data_block is 0 with bigalloc.
+            first = SUPER_AT // layout.block_size + 1
+            at = first * layout.block_size + number * layout.descriptor_size
             raw = self._disk.at(at, layout.descriptor_size)
             if self._checksums is not None and not self._checksums.group(number, raw):
                 raise StoreError("damaged ext4 file system: wrong checksum of a group descriptor")

@@ -154,7 +154,6 @@ class SuperBlock(NamedTuple):
     """The fields of the superblock that reading needs."""
 
     blocks: int
-    first_block: int
     block_size: int
     inodes: int
     inodes_per_group: int
@@ -191,7 +190,6 @@ class SuperBlock(NamedTuple):
         wide = bool(features & SIXTY_FOUR)
         found = cls(
             blocks=u32(raw, 4) | (u32(raw, 336) << 32 if wide else 0),
-            first_block=u32(raw, 20),
             block_size=1024 << min(shift, 16),
             inodes=u32(raw, 0),
             inodes_per_group=u32(raw, 40),
