@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sexton.cli.main import main
 from sexton.cli.screen import frame
 from sexton.explain.diagnosis import diagnose
 from sexton.host.host import open_host
@@ -21,6 +22,7 @@ from sexton.record.sampler import Sampler
 from sexton.reports.json.diagnosis import diagnosis_json
 from sexton.reports.text.verdict import verdict_text
 from sexton.reports.text.zombies import tally, zombies_json, zombies_text
+from sexton.sandbox import Limits
 from tests.support.cli import one_line, quiet, sexton
 from tests.support.examples import examples
 from tests.support.unpacked import unpack
@@ -271,3 +273,20 @@ def test_counters_that_go_backwards_give_no_negative_number(tree: Path) -> None:
     problems = {finding.id for finding in answer.findings if finding.is_problem}
     assert problems <= {"zombie_memcgs"}, "which were there before"
     assert not re.search(r"[ (]-\d", verdict_text(answer) + frame(window, 100, 40).plain)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["diagnose --seconds 0.1", "zombies --seconds 0.1", "top --frames 1", "sources", "why core 0"],
+)
+def test_a_tree_that_is_no_nodes_is_read_within_limits(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cgroups").write_text("memory 1 70000 1\n")
+    seen: list[Limits] = []
+    monkeypatch.setattr("sexton.cli.image.confine", seen.append)
+    main([*command.split(), "--root", str(tmp_path)])
+    assert {(limits.memory_bytes, limits.live) for limits in seen} == {(500 << 20, False)}
+    assert all(limits.writable == () for limits in seen)
+    assert command.startswith("top") == (seen[0].cpu_s is None)

@@ -353,3 +353,15 @@ def test_a_mark_and_an_export_for_machines(night: Path, tmp_path: Path):
     document = json.loads(copied.stdout)
     assert document["tables"] is None
     assert document["bytes"] > 0
+
+
+def test_an_export_ends_where_it_is_too_large_for_its_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows that take no space in a recording take some in an export."""
+    recording = tmp_path / "recording"
+    recording.mkdir()
+    write_sealed(recording, [{CoreTimes: [cores(100.0), cores(101.0)]}])
+    monkeypatch.setattr("sexton.sandbox.most_written", lambda: 10)
+    assert main(["recording", "export", str(recording), "--out", str(tmp_path / "out")]) == 2
+    assert "too large for its recording" in capsys.readouterr().err

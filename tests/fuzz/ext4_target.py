@@ -70,6 +70,7 @@ class Laid:
 
 def one(data: bytes) -> None:
     files = Ext4Files(Laid(real(), data))
+    files.check()
     for path in PATHS:
         for look in (files.status, files.read, files.link, files.names):
             with contextlib.suppress(SourceError):

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from mmap import mmap
 
 from sexton import sandbox
-from sexton.host.stuck import Thread, Watch
+from sexton.host.stuck import Thread, Watch, waited_s
 
 #: These read neither a node nor a file of the user's, or see to it themselves.
 _PLAIN = frozenset(("", "completion", "npd"))
@@ -77,6 +77,7 @@ def run_in_child(
     note = sandbox.new_note()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     parent = os.getpid()
+    hide_memory = sandbox.memory_hider()
     child = os.fork()
     if child == 0:
         os.close(reader)
@@ -94,6 +95,7 @@ def run_in_child(
         if remaining is not None:
             remaining()
         os._exit(status)
+    hide_memory()  # from a child that was taken over by what it reads
     os.close(writer)
     os.set_blocking(reader, False)
     return _Child(child, reader, note).await_end()
@@ -121,6 +123,10 @@ class _Child:
         self._limits_s = (SILENT_S, MANAGED_S if managed else ENDING_S, INSISTING_S)
         #: The signals that asked it to end.
         self._asked: list[int] = []
+        #: When it must have ended (monotonic); 0 until it is confined.
+        self._deadline_s = 0.0
+        #: For being late.
+        self._killed = False
 
     def await_end(self) -> int:
         """Its exit status, as soon as that is known or it is given up."""
@@ -135,7 +141,7 @@ class _Child:
                 continue
             ended, how = os.waitpid(self._pid, os.WNOHANG)
             if ended:
-                return _status(os.waitstatus_to_exitcode(how), sandbox.noted(self._note))
+                return self._status(os.waitstatus_to_exitcode(how))
             if came is None and known is not None:
                 return known
             with contextlib.suppress(BlockingIOError):
@@ -144,6 +150,9 @@ class _Child:
                 due_s = time.monotonic() + self._look_s
                 if (stuck := self._stuck()) is not None:
                     return self._give_up(stuck)
+                if self._is_late():
+                    self._killed = True
+                    os.kill(self._pid, signal.SIGKILL)
 
     @property
     def _look_s(self) -> float:
@@ -158,6 +167,34 @@ class _Child:
         if came.si_code != _BY_THE_KERNEL:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, came.si_signo)
+
+    def _is_late(self) -> bool:
+        """Whether it had as much time as its input may take, without what it waited for a core."""
+        if not self._deadline_s:  # kept: a child that was taken over could write another
+            self._deadline_s = sandbox.noted(self._note).deadline_s
+            return False
+        over_s = time.monotonic() - self._deadline_s
+        return over_s > 0 and (waited := waited_s(self._pid)) is not None and over_s > waited
+
+    def _status(self, code: int) -> int:
+        """The exit status of the child that ended; prints a line if it was killed.
+
+        That of a recorder stays 128 plus the signal: a service manager restarts it, but not after
+        2.
+        """
+        if code >= 0:
+            return code
+        reading = sandbox.noted(self._note).reading
+        late = self._killed and -code == signal.SIGKILL
+        why = sandbox.cause_of_death(signal.SIGALRM if late else -code, reading)
+        if not why:
+            return 128 - code
+        from sexton.model.text import printable
+
+        place = f"{printable(reading)}: " if reading else ""
+        verb = _verb(sys.argv[1:])
+        print(f"sexton: {place}{verb} failed: {why}", file=sys.stderr)
+        return 128 - code if verb in _RECORD else 2
 
     def _stuck(self) -> Thread | None:
         most_s = 2 * max(self._look_s, _LOOK_SOON_S)
@@ -189,21 +226,3 @@ class _Child:
                 return True
             signal.sigtimedwait((signal.SIGCHLD,), left_s)
         return False
-
-
-def _status(code: int, reading: str) -> int:
-    """The exit status of a child that ended; prints a line if it was killed.
-
-    That of a recorder stays 128 plus the signal: a service manager restarts it, but not after 2.
-    """
-    if code >= 0:
-        return code
-    why = sandbox.cause_of_death(-code, reading)
-    if not why:
-        return 128 - code
-    from sexton.model.text import printable
-
-    place = f"{printable(reading)}: " if reading else ""
-    verb = _verb(sys.argv[1:])
-    print(f"sexton: {place}{verb} failed: {why}", file=sys.stderr)
-    return 128 - code if verb in _RECORD else 2

@@ -102,8 +102,9 @@ def check_archive(args: argparse.Namespace) -> None:
         raise CommandError("--seconds, --stacks and --probe have no effect on an archive")
 
 
-def read_archived(path: str) -> tuple[Window, Cost]:
-    """The window in an archive of `sexton collect`; `-` is standard input."""
+def read_archived(path: str, *writable: str) -> tuple[Window, Cost]:
+    """The window in an archive of `sexton collect`; `-` is standard input. `writable`: the files
+    that the command writes."""
     import sys
     from pathlib import Path
 
@@ -117,14 +118,14 @@ def read_archived(path: str) -> tuple[Window, Cost]:
             raise CommandError("standard input is closed; pipe the collected tar into it")
         if sys.stdin.isatty():
             raise CommandError("standard input is a terminal; pipe the collected tar into it")
-        confine(limits_for())
+        confine(limits_for()._replace(alone=True, writable=with_temporary(writable)))
         snapshots = read_archive(sys.stdin.buffer)
     else:
         if Path(path).is_dir():  # else every file in it would be looked at for its size
             raise CommandError(
                 f"{path}: Is a directory; for a recording: sexton diagnose --from DIR"
             )
-        confine(limits_for(path))
+        confine(limits_for(path)._replace(alone=True, writable=with_temporary(writable)))
         try:
             with Path(path).open("rb") as stream:
                 snapshots = read_archive(stream)
@@ -155,16 +156,21 @@ def check_recording(args: argparse.Namespace) -> None:
 
 
 def open_recording(
-    path: str, live: bool = False, times: int = 1, key: str | None = None
+    path: str,
+    live: bool = False,
+    times: int = 1,
+    key: str | None = None,
+    writable: tuple[str, ...] = (),
 ) -> Recording:
     """Open a recording in the sandbox: it is untrusted input. `live`: this node is read as well;
-    `times`: how much more CPU time is allowed than for reading it once; `key`: a public key with
-    which everything that is sealed must be signed."""
+    `times`: how much CPU time is allowed for each MB, as for reading it so often; `key`: a public
+    key with which everything that is sealed must be signed; `writable`: the files that the command
+    writes (`sandbox.Limits`)."""
     from pathlib import Path
 
     need_recorder()
     wanted = None if key is None else _public_key(key)
-    confine_to(path, live, times)
+    confine_to(path, live, times, writable)
     from sexton.store.recording import Recording
 
     if wanted is None:
@@ -192,7 +198,9 @@ def _public_key(path: str) -> Ed25519PublicKey:
     return read_public(path)
 
 
-def confine_to(path: str, live: bool = False, times: int = 1) -> None:
+def confine_to(
+    path: str, live: bool = False, times: int = 1, writable: tuple[str, ...] = ()
+) -> None:
     """Limit CPU time and memory by the recording's size. Call it before Arrow is imported."""
     from pathlib import Path
 
@@ -200,8 +208,17 @@ def confine_to(path: str, live: bool = False, times: int = 1) -> None:
     from sexton.store.layout import require_recording
 
     require_recording(Path(path))
-    limits = limits_for(path)
-    confine(limits._replace(live=live, cpu_s=times * (limits.cpu_s or 0)))
+    limits = limits_for(path, times=times)
+    # Packed perf files that are not decoded yet are unpacked to a temporary file.
+    confine(limits._replace(live=live, writable=with_temporary(writable, always=True)))
+
+
+def with_temporary(writable: tuple[str, ...], always: bool = False) -> tuple[str, ...]:
+    """These outputs, and where temporary files are made on the way to one; with `always`, there is
+    such a file without an output too."""
+    import os
+
+    return (*writable, os.environ.get("TMPDIR") or "/tmp") if writable or always else ()
 
 
 def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
@@ -211,8 +228,8 @@ def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
 
     # Rows hold no cycles: looking for some costs more than most sources.
     gc.set_threshold(_GC_THRESHOLD)
+    from sexton.cli.image import open_tree
     from sexton.cli.progress import countdown
-    from sexton.host.host import open_host
     from sexton.model.rows.cgroup import CgroupCensus
     from sexton.record.sampler import Sampler
     from sexton.sources.registry import disabled, enabled_sources
@@ -234,7 +251,9 @@ def watch(args: argparse.Namespace, verb: str) -> tuple[Window, Cost]:
         else source
         for source in chosen
     )
-    with Sampler(open_host(args.root), chosen) as sampler, countdown(span) as tick:
+    html = getattr(args, "html", None)
+    host = open_tree(args.root, span, with_temporary(() if html is None else (html,)))
+    with Sampler(host, chosen) as sampler, countdown(span) as tick:
         window = sampler.run(span, tick)
     return window, cost_of(window, _touched(window))
 

@@ -31,7 +31,7 @@ from sexton.export.exporter import Exporter
 from sexton.export.pace import Pace
 from sexton.reports.runbook import index_html, index_text, runbook_html, runbook_style, runbook_text
 from sexton.sandbox import confine, limits_for
-from sexton.store.layout import require_recording
+from sexton.store.layout import is_locked, require_recording
 from sexton.web.address import Address, door_of
 from sexton.web.guard import App, Guard, Receive, Scope, Send
 from sexton.web.server import Server, end_on_signals
@@ -135,7 +135,8 @@ def serve(site: Site) -> int:
     """Serve until a signal."""
     listening, name, host = site.address
     require_recording(site.directory)
-    confine(limits_for(site.directory, growing=True)._replace(cpu_s=None))
+    growing = is_locked(site.directory)
+    confine(limits_for(site.directory, growing=growing)._replace(cpu_s=None))
     os.register_at_fork(after_in_child=listening.close)  # workers serve no clients
     gc.set_threshold(_SELDOM)  # neither metrics nor tiles make reference cycles
     exporter = Exporter(site.directory, site.pace)

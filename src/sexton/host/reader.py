@@ -45,6 +45,8 @@ _PAGE = 4096
 _TOP_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LIST_FLAGS = _TOP_FLAGS | os.O_NOFOLLOW
 _GONE = {errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ELOOP}
+#: PROC_SUPER_MAGIC (linux/magic.h).
+_PROCFS = 0x9FA0
 
 
 class FileStatus(NamedTuple):
@@ -220,6 +222,16 @@ class RootedFiles:
         """An `O_PATH` descriptor, as in `LiveFiles`."""
         return self._open(path, _HANDLE_FLAGS)
 
+    def on_procfs(self, path: str) -> bool:
+        """Whether the kernel's procfs is mounted there; files named like its own prove nothing."""
+        handle = self.handle(path)
+        try:
+            return _file_system(handle) == _PROCFS
+        except OSError as error:
+            raise failure(path, error) from None
+        finally:
+            os.close(handle)
+
     def walk(self, path: str, depth: int | None) -> Iterator[Directory]:
         return _walk(lambda: self._resolve(path, _TOP_FLAGS), path, depth)
 
@@ -267,6 +279,19 @@ class RootedFiles:
         finally:
             for descriptor in held:
                 os.close(descriptor)
+
+
+def _file_system(descriptor: int) -> int:
+    """`f_type` of fstatfs(2), which `os.fstatvfs` does not return."""
+    import ctypes  # slow to import, and only a gate on a directory needs it
+
+    # Its first word; struct statfs is at most 120 bytes long.
+    answer = (ctypes.c_ulong * 32)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.fstatfs(descriptor, answer) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return int(answer[0])
 
 
 def _components(path: str) -> list[str]:

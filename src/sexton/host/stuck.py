@@ -66,6 +66,20 @@ _COLUMN = {"x86_64": 0, "aarch64": 1}
 RUNS, TIMED, WAITS, CALL = "runs", "timed", "waits", "call"
 
 
+def waited_s(pid: int) -> float | None:
+    """How long the first thread of a process was ready to run without a core; `None` where the
+    kernel does not count that.
+
+    >>> waited_s(os.getpid()) is None or waited_s(os.getpid()) >= 0
+    True
+    """
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb") as stream:
+            return int(stream.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 class Thread(NamedTuple):
     """Where one thread is: it `RUNS`, waits with an end (`TIMED`) or without (`WAITS`), or is in a
     `CALL` that should return. `step` changes whenever it gets any further."""

@@ -30,6 +30,7 @@ from typing import BinaryIO, NamedTuple
 
 from sexton.errors import CommandError, SourceError, SourceMalformed
 from sexton.host.reader import failure
+from sexton.host.spool import STDIN, descriptor_of, room, spool, temporary_file, write_all
 from sexton.model.profile import Clock, Event, Facts, Heat, Profile
 from sexton.profile.decode import decode
 from sexton.profile.heat import heat_of
@@ -38,22 +39,13 @@ from sexton.profile.perf import folded, pprof, script_text
 from sexton.profile.perf.header import MAGIC
 from sexton.profile.perf.named_samples import NamedSamples, profile_of
 from sexton.profile.perf.perfdata import is_perf_data, read_features, read_raw
-from sexton.profile.perf.pieces import (
-    Capture,
-    no_since,
-    open_regular,
-    read_piece,
-    room,
-    temporary_file,
-    write_all,
-)
+from sexton.profile.perf.pieces import Capture, no_since, open_regular, read_piece
 from sexton.profile.perf.raw import Raw
 from sexton.profile.perf.stream import opening, pieces
 from sexton.profile.perf.walk import BadRecord, walker
 from sexton.profile.symbols.symbols import Symbols
 
 KNOWN = "perf.data, perf script text, folded stacks or pprof"
-STDIN = "standard input"
 #: Decoded files kept in memory: the next query is often for the neighbouring range.
 MOST_DECODED = 2
 #: Unnamed samples of the idle task are reported above this share of all samples.
@@ -62,7 +54,6 @@ _UNNAMED_SHARE = 0.01
 _STAMP = re.compile(r"\.([0-9]{14,19})$")
 #: The first sample follows the task and map records: usually within the first of these sizes.
 _GLANCES = (256 << 10, 8 << 20)
-_SHELLS_PIPE = re.compile(r"/(?:dev|proc/self)/fd/[0-9]{1,9}", re.ASCII)
 
 
 class Summary(NamedTuple):
@@ -216,24 +207,12 @@ PERF_DATA = "perf.data"
 
 def recognise(path: Path) -> ProfileFile:
     """Detect the format of a file; a one-line `SextonError` if it is unknown."""
-    if str(path) in ("-", "/dev/stdin"):
+    spool(str(path))
+    if descriptor_of(str(path)) == 0:
         return _standard_input()
     if is_perf_directory(path):
         return ProfileFile(str(path), str(path), PERF_DATA)
-    return _piped(str(path)) or _recognised(str(path), str(path), None)
-
-
-def _piped(path: str) -> ProfileFile | None:
-    """A shell's ``<(…)``. Other named pipes are refused: they may never get a writer."""
-    if _SHELLS_PIPE.fullmatch(path) is None:
-        return None
-    try:
-        with open(path, "rb", buffering=0) as stream:
-            if not stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
-                return None
-            return _spooled(path, iter(lambda: stream.read(1 << 20), b""))
-    except OSError as error:
-        raise failure(path, error) from None
+    return _recognised(str(path), str(path), None)
 
 
 def _recognised(path: str, name: str, held: BinaryIO | None) -> ProfileFile:
@@ -265,7 +244,7 @@ def _standard_input() -> ProfileFile:
         raise SourceMalformed(STDIN, 0, "is a directory")
     if os.isatty(0):
         raise CommandError("standard input is a terminal: pass a file or a pipe")
-    return _spooled(STDIN, iter(lambda: os.read(0, 1 << 20), b""))
+    raise SourceMalformed(STDIN, 0, "not a file or a pipe")
 
 
 def _unpacked(path: str, name: str) -> ProfileFile:

@@ -87,7 +87,7 @@ def _bound() -> None:
     import numpy  # noqa: F401 - what it reserves is not counted as the file's
 
     # Programs of containers are read for their symbols: they are untrusted.
-    confine_child(MEMORY_BYTES, _MOST_CPU_S)
+    confine_child(MEMORY_BYTES, _MOST_CPU_S, symbols=True)
 
 
 def _say(words: str) -> None:

@@ -18,6 +18,9 @@ import pytest
 import yaml
 
 from sexton.cli.main import main
+from sexton.host.host import Host
+from sexton.host.reader import RootedFiles
+from sexton.prevent.gate import is_booted
 from tests.prevent.gate.making import IN_TIME, image
 from tests.support.cli import one_line, quiet, sexton
 from tests.support.tools import need
@@ -253,6 +256,20 @@ def test_an_image_of_hostile_links_is_judged_without_leaving_it(tmp_path: Path) 
     assert b"stolen" not in ended.stdout
 
 
+def test_an_image_cannot_claim_to_be_booted(tmp_path: Path) -> None:
+    """It would be watched without a limit on time and without the filter of system calls."""
+    claims = {"/proc/cgroups": "memory 1 70000 1\n", "/proc/1/mountinfo": ""}
+    root = image(tmp_path / "image", claims)
+    assert not is_booted(Host(RootedFiles(str(root)), live=False))
+    ended = sexton("gate", "--root", root, "--format", "json")
+    quiet(ended, (0,))
+    assert json.loads(ended.stdout)["booted"] is False
+
+
+def test_a_tree_with_procfs_is_booted() -> None:
+    assert is_booted(Host(RootedFiles("/"), live=False))
+
+
 def test_this_node_is_judged_live() -> None:
     ended = sexton("gate", "--seconds", "0.5", "--format", "json")
     quiet(ended, (0, 1))
@@ -402,3 +419,23 @@ def test_units_that_may_not_be_read_are_unknown_and_not_absent(healthy: Path) ->
     assert rules(ended)["restart_without_backoff"] == "unknown"
     assert rules(ended)["kubelet_config"] == "pass"
     assert main(["audit", "--root", str(healthy)]) == 3
+
+
+def test_four_changed_bytes_of_a_disk_without_checksums_do_not_open_the_gate(
+    tmp_path: Path,
+) -> None:
+    """The entry `system` of /usr/lib/systemd without its inode: no unit is found any more."""
+    root = image(tmp_path / "image")
+    disk = tmp_path / "disk"
+    command = [need("mke2fs", package="e2fsprogs"), "-q", "-F", "-t", "ext2", "-b", "1024", "-d"]
+    subprocess.run([*command, str(root), str(disk), "4M"], check=True)
+    intact = sexton("gate", "--root", disk)
+    quiet(intact, (0,))
+    assert b"no checksums" in intact.stdout
+    raw = disk.read_bytes()
+    at = re.search(rb"[^\0]\0\0\0..\x06\x02system", raw, re.DOTALL)
+    assert at is not None
+    disk.write_bytes(raw[: at.start()] + bytes(4) + raw[at.start() + 4 :])
+    ended = sexton("gate", "--root", disk)
+    quiet(ended, (1,))
+    assert b"damaged ext4 file system" in ended.stdout

@@ -101,13 +101,14 @@ def run(args: argparse.Namespace) -> int:
 def _image(args: argparse.Namespace) -> tuple[Audit, str]:
     from dataclasses import replace
 
-    from sexton.cli.image import confine_directory, opened, write_kubelet
+    from sexton.cli.image import confine_directory, opened, outputs_of, write_kubelet
     from sexton.cli.progress import working
     from sexton.host.host import Host
     from sexton.prevent.audit import audit
 
-    with working("reading the image"), opened(args.root) as image:
-        confine_directory(args.root, booted=False)
+    outputs = outputs_of(args)
+    with working("reading the image"), opened(args.root, outputs) as image:
+        confine_directory(args.root, booted=False, outputs=outputs)
         host = Host(image.files, live=False, root=args.root)
         found = audit(host)
         if args.kubelet_out is not None:

@@ -129,7 +129,10 @@ def _check(args: argparse.Namespace) -> None:
 def _sampled(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
     from sexton.explain.diagnosis import diagnose
 
-    seen = read_archived(args.archive) if args.archive is not None else watch(args, "diagnose")
+    if args.archive is not None:
+        seen = read_archived(args.archive, *_outputs(args))
+    else:
+        seen = watch(args, "diagnose")
     return diagnose(*seen), seen[0]
 
 
@@ -157,7 +160,7 @@ def _recorded(args: argparse.Namespace) -> Diagnosis:
     from sexton.model.diagnosis import Replayed
 
     gc.disable()  # rows hold no cycles: looking for some would take an eighth of the time
-    recording = open_recording(args.recording, key=args.key)
+    recording = open_recording(args.recording, key=args.key, writable=_outputs(args))
     from sexton.replay.window import window
 
     found = window(recording, requested_span(args, recording))
@@ -167,6 +170,10 @@ def _recorded(args: argparse.Namespace) -> Diagnosis:
     # Again, to include what the detectors used: they read the recording.
     cost = cost_of(found.window, "replayed from a recording")
     return replace(diagnosis, cost=cost, replayed=replayed)
+
+
+def _outputs(args: argparse.Namespace) -> tuple[str, ...]:
+    return () if args.html is None else (args.html,)
 
 
 def _check_html(path: str) -> None:

@@ -161,7 +161,7 @@ def _recorded(args: argparse.Namespace) -> Samples:
         raise CommandError("--seconds is for this node; --from has its own")
     from sexton.cli.window import confine_to
 
-    confine_to(args.recording)  # before Arrow is imported
+    confine_to(args.recording, writable=(args.once,))  # before Arrow is imported
     from sexton.export.exporter import once
 
     return once(Path(args.recording))

@@ -90,10 +90,10 @@ def run(args: argparse.Namespace) -> int:
         from sexton.host.host import open_host
 
         return _judge(args, open_host("/"), policy, formats)
-    from sexton.cli.image import opened
+    from sexton.cli.image import opened, outputs_of
     from sexton.host.host import Host
 
-    with opened(args.root) as image:
+    with opened(args.root, outputs_of(args)) as image:
         host = Host(image.files, live=False, root=args.root)
         return _judge(args, host, policy, formats, image)
 
@@ -156,7 +156,7 @@ def _judge(
     import sys
     from functools import partial
 
-    from sexton.cli.image import confine_directory, protected_rules, write_kubelet
+    from sexton.cli.image import confine_directory, outputs_of, protected_rules, write_kubelet
     from sexton.cli.profile.capture import deliver_text
     from sexton.cli.progress import working
     from sexton.prevent.audit import audit
@@ -170,7 +170,7 @@ def _judge(
     if not booted and args.seconds is not None:
         raise CommandError("--seconds cannot be used with an image: nothing runs in it")
     if image is not None:
-        confine_directory(args.root, booted)
+        confine_directory(args.root, booted, outputs_of(args))
     window = _watch(host, args.seconds or policy.observe_seconds) if booted else None
 
     kind, notes, unread = ("", (), ()) if image is None else (image.kind, image.notes, image.unread)

@@ -18,7 +18,8 @@ from sexton.cli.options import add_json, add_key, need_recorder
 from sexton.errors import CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from sexton.model.row import Row
     from sexton.store.export import Span
@@ -201,7 +202,7 @@ def _export(args: argparse.Namespace) -> int:
     out = Path(args.out)
     if out.resolve().is_relative_to(Path(args.directory).resolve()):
         raise CommandError(f"--out {args.out} is inside the recording")
-    recording = open_recording(args.directory, times=_EXPORT_TIMES)
+    recording = open_recording(args.directory, times=_EXPORT_TIMES, writable=(str(out.parent),))
     from sexton.store.export import Wanted, export_recording, export_tables, touched
     from sexton.store.pins import pins_in
 
@@ -222,8 +223,10 @@ def _export(args: argparse.Namespace) -> int:
                 _say(args, f"{place}: a recording of {count(number, 'file')}, {size(held)}")
             else:
                 wanted = Wanted(_kinds(args.table), spans, args.format, args.force)
-                tables = []
-                for made in export_tables(recording, out, wanted, tick):
+                tables, step = [], _bounded(tick, out)
+                made_tables = export_tables(recording, out, wanted, step)
+                step(1, 1)
+                for made in made_tables:
                     file = printable(str(made.path))
                     tables.append({"path": file, "rows": made.rows})
                     _say(args, f"{file}: {count(made.rows, 'row')}")
@@ -237,6 +240,25 @@ def _export(args: argparse.Namespace) -> int:
     for problem in recording.problems:
         print(f"sexton: skipped: {problem}", file=sys.stderr)
     return 1 if recording.problems else 0
+
+
+def _bounded(tick: Callable[[int, int], None] | None, out: Path) -> Callable[[int, int], None]:
+    """The same, but what was written so far may not be too large for the recording: a few rows of
+    it can stand for gigabytes."""
+    from sexton.sandbox import most_written
+
+    def used() -> int:
+        return sum(file.stat().st_size for file in out.iterdir()) if out.is_dir() else 0
+
+    before, most = used(), most_written()
+
+    def checked(done: int, total: int) -> None:
+        if used() - before > most:
+            raise CommandError(f"{out}: more than {most:,.0f} bytes, too large for its recording")
+        if tick is not None:
+            tick(done, total)
+
+    return checked
 
 
 def _say(args: argparse.Namespace, line: str) -> None:

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.host.host import open_host
+    from sexton.cli.image import open_tree
     from sexton.model.rows.unit import ServiceManager
     from sexton.model.text import printable
     from sexton.model.window import SourceState
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from sexton.reports.text.sources import SourceLine, in_words, sources_json, sources_text
     from sexton.sources.registry import all_sources, enabled_sources
 
-    with Sampler(open_host(args.root), enabled_sources()) as sampler:
+    with Sampler(open_tree(args.root, 0.0), enabled_sources()) as sampler:
         window = sampler.run(0)
     states = dict(window.states)
     for manager in window.latest(ServiceManager) or ():

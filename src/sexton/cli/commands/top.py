@@ -53,11 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.host.host import open_host
+    from sexton.cli.image import open_tree
     from sexton.record.sampler import Sampler
 
     interval = max(args.interval, 0.1)
-    with Sampler(open_host(args.root), _sources(interval)) as sampler:
+    with Sampler(open_tree(args.root, None), _sources(interval)) as sampler:
         if output.has_cursor(sys.stdout) and not args.json:
             _live(sampler, interval, args.frames)
         else:

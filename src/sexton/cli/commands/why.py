@@ -192,6 +192,7 @@ def _look_up(args: argparse.Namespace, query: str) -> None:
 
     `task NAME` and `cgroup NAME` are not refused: they may appear while it is watched.
     """
+    from sexton.cli.image import open_tree
     from sexton.explain.subject import (
         NAME_TABLES,
         QUICK_TABLES,
@@ -201,7 +202,6 @@ def _look_up(args: argparse.Namespace, query: str) -> None:
         names_for,
         names_of,
     )
-    from sexton.host.host import open_host
     from sexton.record.sampler import Sampler
     from sexton.sources.registry import enabled_sources
 
@@ -213,7 +213,7 @@ def _look_up(args: argparse.Namespace, query: str) -> None:
             for source in enabled_sources()
             if tables.intersection(source.rows) and not source.id.startswith("tracefs.")
         ]
-        with Sampler(open_host(args.root), sources) as sampler:
+        with Sampler(open_tree(args.root, args.seconds or 10.0), sources) as sampler:
             window = sampler.run(0.0)
         if tables is QUICK_TABLES and candidates(query, names_of(window)):
             return

@@ -69,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _sampled(args: argparse.Namespace) -> Window:
+    from sexton.cli.image import open_tree
     from sexton.cli.progress import countdown
-    from sexton.host.host import open_host
     from sexton.model.rows import cgroup, kubernetes, node, unit
     from sexton.record.sampler import Sampler
     from sexton.sources.registry import sources_of
@@ -88,6 +88,6 @@ def _sampled(args: argparse.Namespace) -> Window:
         kubernetes.Pod,
     )
     span = args.seconds or 5.0
-    host = open_host(args.root, thorough=True)
+    host = open_tree(args.root, span, thorough=True)
     with Sampler(host, wanted) as sampler, countdown(span, "counting") as tick:
         return sampler.run(span, tick)

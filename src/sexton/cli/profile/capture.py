@@ -99,12 +99,20 @@ def open_capture(args: argparse.Namespace, files: list[str] | None = None) -> Op
 
 
 def _confine(args: argparse.Namespace) -> None:
-    """Captures are untrusted: bound their cost by their size, if that is known."""
+    """Captures are untrusted: bound their cost by their size. That of a pipe is known once it was
+    copied, for which it may take any time."""
+    from sexton.host.spool import STDIN, descriptor_of, spool
     from sexton.sandbox import confine, limits_for
 
-    piped = any(not os.path.isfile(file) and not os.path.isdir(file) for file in args.files)
-    limits = limits_for(*args.files, *args.symbols, growing=piped)
-    confine(limits._replace(cpu_s=None) if piped else limits)
+    for file in args.files:
+        spool(file)
+    held = [descriptor_of(file) for file in args.files]
+    paths = [
+        file if number is None else f"/proc/self/fd/{number}"
+        for file, number in zip(args.files, held, strict=True)
+    ]
+    limits = limits_for(*paths, *args.symbols)._replace(symbols=True)
+    confine(limits._replace(what=STDIN if held[0] == 0 else args.files[0]))
 
 
 def arguments_of(args: argparse.Namespace) -> str:

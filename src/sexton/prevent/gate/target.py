@@ -9,7 +9,7 @@ from functools import cached_property
 from sexton.detect.findings import missing
 from sexton.errors import CommandError, SourceError
 from sexton.host.host import Host
-from sexton.host.reader import exists, text
+from sexton.host.reader import RootedFiles, exists, text
 from sexton.model.audit import Audit
 from sexton.model.finding import Missing
 from sexton.model.rows.cgroup import CgroupCensus
@@ -130,8 +130,14 @@ def require_system(host: Host, name: str) -> None:
 
 
 def is_booted(host: Host) -> bool:
-    """Whether a kernel runs in this tree; then /proc is mounted."""
-    return host.live or _exists(host, "/proc/1/mountinfo") or _exists(host, "/proc/cgroups")
+    """Whether a kernel runs in this tree; then procfs is mounted in it. An image's own files below
+    /proc are no reason to watch it, which needs more rights and time than reading it."""
+    if host.live or not isinstance(host.files, RootedFiles):
+        return host.live
+    try:
+        return host.files.on_procfs("/proc")
+    except SourceError:
+        return False
 
 
 def os_release(host: Host) -> dict[str, str]:

@@ -83,9 +83,9 @@ class Image(Closing):
             return found.files, "a tar"
         from sexton.prevent.image.disk import find_root
 
-        root, where = find_root(descriptor)
-        self.unread = root.unread
-        return root, f"a disk image, {where}"
+        root = find_root(descriptor)
+        self.notes, self.unread = root.notes, root.files.unread
+        return root.files, f"a disk image, {root.place}"
 
 
 def _reason(error: OSError | ValueError) -> str:

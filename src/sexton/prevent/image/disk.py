@@ -84,16 +84,25 @@ class Slice:
         return raw
 
 
-def find_root(descriptor: int) -> tuple[Ext4Files, str]:
-    """The root file system of an opened image, and the partition it is on."""
+class Root(NamedTuple):
+    """The root file system of an image, and the partition it is on."""
+
+    files: Ext4Files
+    place: str
+    notes: tuple[str, ...]
+
+
+def find_root(descriptor: int) -> Root:
+    """The root file system of an opened image; one before it that is damaged might be it."""
     head = os.pread(descriptor, _HEAD, 0)
     seen: list[str] = []
     for part in (Part(0, "the whole image"), *partitions(descriptor)):
         start = os.pread(descriptor, _HEAD, part.start)
         if _is_ext(start):
             files = Ext4Files(Slice(descriptor, part.start))
+            notes = files.check()
             if is_root(files):
-                return files, part.name
+                return Root(files, part.name, notes)
             if files.unread:
                 raise StoreError(f"{part.name}: {files.unread[0]}")
             seen.append(f"{part.name}: an ext file system, but not a root (no /etc)")

@@ -5,10 +5,8 @@ Every number comes from an untrusted image and is checked against its size befor
 of a machine that crashed is not replayed.
 
 Damage could hide a unit, so damaged metadata is never read as if it were shorter: checksums are
-checked if the file system has them, and the structure in any case. What could not be read is in
-`Ext4Files.unread`. Without checksums, a damaged directory record may cover those that follow it,
-which looks like deleted files; such a name is damage if its inode is in use and no other directory
-holds it.
+checked if the file system has them, and the structure in any case. Without checksums, `check` walks
+the whole tree once (`ext4_names`). What could not be read is in `Ext4Files.unread`.
 """
 
 from __future__ import annotations
@@ -17,11 +15,10 @@ import stat
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from sexton.errors import SourceAbsent, SourceError, SourceMalformed, StoreError
 from sexton.host.reader import DEFAULT_LIMIT, FileStatus
-from sexton.model.text import printable
 from sexton.prevent.image.ext4_layout import (
     DIRECTORY,
     ENCRYPTED_FILE,
@@ -31,22 +28,19 @@ from sexton.prevent.image.ext4_layout import (
     ROOT_INODE,
     SUPER_AT,
     SUPER_SIZE,
-    TYPES,
     Checksums,
     Entry,
     Extent,
+    Group,
     Inode,
     SuperBlock,
     block_numbers,
     directory_entries,
     extent_node,
-    inode_table,
     u32,
 )
 
 _MOST_UNREAD = 20
-#: Directories that are searched for the names of inodes; a root file system has some 10,000.
-_MOST_SEARCHED = 50_000
 #: A directory of 50,000 units has about 2 MB.
 MOST_DIRECTORY = 16 << 20
 MOST_NAMES = 50_000
@@ -62,12 +56,11 @@ _MOST_KNOWN = 512
 _MOST_INODES = 4096
 
 
-class Listing(NamedTuple):
-    """A directory: inodes by name, inodes of its subdirectories, and names in unused space."""
-
-    names: dict[str, int]
-    directories: set[int]
-    unused: list[Entry]
+#: Said of an image that passed `check` without checksums.
+_NO_CHECKSUMS = (
+    "the file system has no checksums of its metadata (metadata_csum): its structure is consistent,"
+    " but a changed letter of a name would not be noticed"
+)
 
 
 class Disk(Protocol):
@@ -85,7 +78,7 @@ class Ext4Files:
         self.super = SuperBlock.parse(disk.at(SUPER_AT, SUPER_SIZE))
         seed = self.super.checksum_seed
         self._checksums = None if seed is None else Checksums(seed)
-        self._tables: dict[int, int] = {}
+        self._groups: dict[int, Group] = {}
         self._inodes: dict[int, Inode] = {}
         self._listed: dict[int, dict[str, int]] = {}
         #: What is damaged or could not be read, a line each.
@@ -97,9 +90,23 @@ class Ext4Files:
             )
         if self.super.has_errors:
             self.unread.append("the file system is marked as having errors (e2fsck -fn IMAGE)")
-        root = self._inode(ROOT_INODE)
+        root = self.inode(ROOT_INODE)
         if not stat.S_ISDIR(root.mode):
             raise StoreError("damaged ext4 file system: the root is not a directory")
+
+    def check(self) -> tuple[str, ...]:
+        """Look for names that damage hides, where there are no checksums that would show it. Notes
+        about what cannot be known; what was found is in `unread`."""
+        if self._checksums is not None:
+            return ()
+        from sexton.prevent.image.ext4_names import check_names  # imports numpy
+
+        try:
+            check_names(self)
+        except StoreError as error:
+            self._note(str(error))
+            return ()
+        return (_NO_CHECKSUMS,)
 
     def read(self, path: str, limit: int = DEFAULT_LIMIT) -> bytes:
         inode = self._find(path)
@@ -130,7 +137,7 @@ class Ext4Files:
     def _find(self, path: str, *, last: bool = True) -> Inode:
         """The inode of a path; links are resolved inside this file system."""
         parts = deque(part for part in path.split("/") if part not in ("", "."))
-        above = [self._inode(ROOT_INODE)]
+        above = [self.inode(ROOT_INODE)]
         links = steps = 0
         while parts:
             steps += 1
@@ -147,7 +154,7 @@ class Ext4Files:
             if number is None:
                 raise SourceAbsent(path, "No such file or directory")
             with self._reporting(path):
-                inode = self._inode(number)
+                inode = self.inode(number)
             if stat.S_ISLNK(inode.mode) and (parts or last):
                 links += 1
                 if links > _MOST_LINKS:
@@ -180,10 +187,12 @@ class Ext4Files:
 
     def _failure(self, path: str, reason: str) -> SourceMalformed:
         """The error for a path that should be readable, also noted in `unread`."""
-        line = f"{path}: {reason}"
+        self._note(f"{path}: {reason}")
+        return SourceMalformed(path, 0, reason)
+
+    def _note(self, line: str) -> None:
         if len(self.unread) < _MOST_UNREAD and line not in self.unread:
             self.unread.append(line)
-        return SourceMalformed(path, 0, reason)
 
     def _entries(self, path: str, inode: Inode) -> dict[str, int]:
         known = self._listed.get(inode.number)
@@ -191,77 +200,32 @@ class Ext4Files:
             return known
         with self._reporting(path):
             listed = self._list(inode)
-            lost = self._lost(listed)
-        if lost:
-            raise self._failure(
-                path,
-                f"damaged ext4 file system: {len(lost):,} names in unused space, of files that no"
-                f" directory holds ({printable(lost[0])})",
-            )
         if len(self._listed) >= _MOST_KNOWN:
             self._listed.clear()
-        self._listed[inode.number] = listed.names
-        return listed.names
+        self._listed[inode.number] = listed
+        return listed
 
-    def _list(self, inode: Inode) -> Listing:
-        if inode.size > MOST_DIRECTORY:
-            raise StoreError(f"directory larger than {MOST_DIRECTORY:,} bytes")
+    def _list(self, inode: Inode) -> dict[str, int]:
         found: dict[str, int] = {}
-        directories: set[int] = set()
-        unused: list[Entry] = []
-        for piece in self._pieces(inode):
-            live, swallowed = directory_entries(piece)
-            for name, number, kind in live:
-                if number > self.super.inodes:
-                    raise StoreError(f"damaged ext4 file system: no inode {number}")
-                found.setdefault(name, number)
-                if kind in (0, DIRECTORY):
-                    directories.add(number)
-            unused += swallowed[: MOST_NAMES - len(unused)]
+        for name, number, _ in self.entries(inode):
+            if number > self.super.inodes:
+                raise StoreError(f"damaged ext4 file system: no inode {number}")
+            found.setdefault(name, number)
             if len(found) > MOST_NAMES:
                 raise StoreError(f"more than {MOST_NAMES:,} names")
-        if not inode.flags & INLINE and (found.get(".") != inode.number or ".." not in found):
+        if found.get(".") != inode.number or ".." not in found:
             raise StoreError("damaged ext4 file system: a directory without . and ..")
-        return Listing(found, directories, unused)
+        return found
 
-    def _lost(self, listed: Listing) -> list[str]:
-        """Names in unused space whose inode is in use, with this type, and in no directory.
-
-        A deleted file leaves its name behind as well (until Linux 5.13), but its inode is free or
-        has a new name. With checksums there is no doubt.
-        """
-        if self._checksums is not None or not listed.unused:
-            return []
-        here = set(listed.names.values())
-        lost = {
-            entry.inode: entry.name
-            for entry in listed.unused
-            if entry.inode not in here and entry.name not in listed.names and self._in_use(entry)
-        }
-        return [lost[number] for number in sorted(self._without_name(set(lost)))] if lost else []
-
-    def _in_use(self, entry: Entry) -> bool:
-        try:
-            inode = self._inode(entry.inode)
-        except StoreError:
-            return False
-        return inode.links > 0 and stat.S_IFMT(inode.mode) == TYPES[entry.kind]
-
-    def _without_name(self, numbers: set[int]) -> set[int]:
-        """The inodes among these that no directory of the file system names."""
-        pending, seen = [ROOT_INODE], {ROOT_INODE}
-        while pending and numbers:
-            directory = self._inode(pending.pop())
-            if not stat.S_ISDIR(directory.mode):
-                continue
-            listed = self._list(directory)
-            numbers = numbers - set(listed.names.values())
-            new = listed.directories - seen
-            seen |= new
-            pending += new
-            if len(seen) > _MOST_SEARCHED:
-                raise StoreError("too many directories to tell deleted names from damage")
-        return numbers
+    def entries(self, directory: Inode) -> Iterator[Entry]:
+        """Every entry of a directory, with `.` and `..`."""
+        if directory.size > MOST_DIRECTORY:
+            raise StoreError(f"directory larger than {MOST_DIRECTORY:,} bytes")
+        if directory.flags & INLINE:
+            yield Entry(".", directory.number, DIRECTORY)
+            yield Entry("..", u32(directory.block, 0), DIRECTORY)
+        for piece in self._pieces(directory):
+            yield from directory_entries(piece)
 
     def _pieces(self, inode: Inode) -> Iterator[bytes]:
         """A directory's blocks. Inline, it has two parts, after the parent's inode number."""
@@ -281,7 +245,7 @@ class Ext4Files:
                 raise StoreError("damaged ext4 file system: wrong checksum of a directory")
             yield piece
 
-    def _inode(self, number: int) -> Inode:
+    def inode(self, number: int) -> Inode:
         known = self._inodes.get(number)
         if known is None:
             if len(self._inodes) >= _MOST_INODES:
@@ -294,8 +258,7 @@ class Ext4Files:
         if not 0 < number <= layout.inodes:
             raise StoreError(f"damaged ext4 file system: no inode {number}")
         group, index = divmod(number - 1, layout.inodes_per_group)
-        place = self._offset(self._table(group)) + index * layout.inode_size
-        raw = self._disk.at(place, layout.inode_size)
+        raw = self.blocks(self.group(group).table, index * layout.inode_size, layout.inode_size)
         if self._checksums is None:
             return Inode.parse(number, raw)
         seed = self._checksums.of_inode(number, u32(raw, 100))
@@ -303,17 +266,23 @@ class Ext4Files:
             raise StoreError(f"damaged ext4 file system: wrong checksum of inode {number}")
         return Inode.parse(number, raw, seed)
 
-    def _table(self, group: int) -> int:
-        """The first block of a group's inode table."""
-        known = self._tables.get(group)
+    def group(self, number: int) -> Group:
+        """The descriptor of a group of inodes."""
+        known = self._groups.get(number)
         if known is None:
             layout = self.super
-            at = (layout.first_block + 1) * layout.block_size + group * layout.descriptor_size
+            # In the block after the superblock's; s_first_data_block is 0 with bigalloc.
+            first = SUPER_AT // layout.block_size + 1
+            at = first * layout.block_size + number * layout.descriptor_size
             raw = self._disk.at(at, layout.descriptor_size)
-            if self._checksums is not None and not self._checksums.group(group, raw):
+            if self._checksums is not None and not self._checksums.group(number, raw):
                 raise StoreError("damaged ext4 file system: wrong checksum of a group descriptor")
-            known = self._tables[group] = inode_table(raw)
+            known = self._groups[number] = Group.parse(raw)
         return known
+
+    def blocks(self, block: int, offset: int, size: int) -> bytes:
+        """`size` bytes, `offset` after the start of a block."""
+        return self._disk.at(self._offset(block) + offset, size)
 
     def _offset(self, block: int) -> int:
         if not 0 < block < self.super.blocks:
@@ -335,8 +304,7 @@ class Ext4Files:
         size = self.super.block_size
         wanted = -(-inode.size // size)
         content = bytearray(wanted * size)
-        mapped = self._extents(inode) if inode.flags & EXTENTS else self._indirect(inode, wanted)
-        for first, count, start in mapped:
+        for first, count, start in self._mapped(inode, wanted):
             if stat.S_ISDIR(inode.mode) and start and first + count > wanted:
                 raise StoreError("damaged ext4 file system: a directory has blocks past its end")
             count = min(count, wanted - first)
@@ -347,6 +315,10 @@ class Ext4Files:
                 self._offset(start), count * size
             )
         return bytes(content[: inode.size])
+
+    def _mapped(self, inode: Inode, wanted: int) -> Iterator[Extent]:
+        """Where its first `wanted` blocks are."""
+        return self._extents(inode) if inode.flags & EXTENTS else self._indirect(inode, wanted)
 
     def _extents(self, inode: Inode) -> Iterator[Extent]:
         pending = [extent_node(inode.block)]

@@ -37,6 +37,10 @@ SIXTY_FOUR, ENCRYPTED = 0x80, 0x10000
 SEED_IN_SUPER = 0x2000
 #: A feature that older kernels may ignore when they read.
 _CHECKSUMS = 0x400
+#: Features that older kernels may read but not write: the older checksums, of group descriptors
+#: alone, and directories whose number of links is 1 because there are too many.
+GROUP_CHECKSUMS, DIRECTORY_NLINK = 0x10, 0x20
+_TYPES_STORED = 0x2
 _HAS_ERRORS = 0x2
 #: Incompatible features (linux/fs/ext4/ext4.h) that do not affect reading.
 _KNOWN = (
@@ -58,7 +62,11 @@ TYPES = {
 _POLYNOMIAL = 0x82F63B78
 _ALL = 0xFFFFFFFF
 _DIRECTORY_TAIL = 12
+#: Flag of a group none of whose inodes was ever used.
+_UNUSED_INODES = 0x1
 _TAIL_MARK = 0xDE
+#: Where the superblock has the inodes of journal, user, group and project quota, and orphans.
+_HIDDEN_AT = (224, 576, 580, 620, 640)
 #: Offsets of checksums: in the superblock, a group descriptor, an inode (low and high half).
 _SUPER_SUM_AT, _GROUP_AT, _LOW_AT, _HIGH_AT = 1020, 30, 124, 130
 
@@ -146,7 +154,6 @@ class SuperBlock(NamedTuple):
     """The fields of the superblock that reading needs."""
 
     blocks: int
-    first_block: int
     block_size: int
     inodes: int
     inodes_per_group: int
@@ -156,6 +163,17 @@ class SuperBlock(NamedTuple):
     clean: bool
     has_errors: bool
     checksum_seed: int | None
+    #: Features that matter to who writes.
+    writing: int
+    #: The first inode that is not reserved, and later ones of the file system itself: journal,
+    #: quotas, list of orphans.
+    first_inode: int
+    hidden: frozenset[int]
+
+    @property
+    def has_types(self) -> bool:
+        """Whether directory records hold the types of files."""
+        return bool(self.features & _TYPES_STORED)
 
     @classmethod
     def parse(cls, raw: bytes) -> SuperBlock:
@@ -172,7 +190,6 @@ class SuperBlock(NamedTuple):
         wide = bool(features & SIXTY_FOUR)
         found = cls(
             blocks=u32(raw, 4) | (u32(raw, 336) << 32 if wide else 0),
-            first_block=u32(raw, 20),
             block_size=1024 << min(shift, 16),
             inodes=u32(raw, 0),
             inodes_per_group=u32(raw, 40),
@@ -182,6 +199,9 @@ class SuperBlock(NamedTuple):
             clean=not features & RECOVER,
             has_errors=bool(u16(raw, 58) & _HAS_ERRORS),
             checksum_seed=seed,
+            writing=0 if old else u32(raw, 100),
+            first_inode=11 if old else max(11, min(u32(raw, 84), 64)),
+            hidden=frozenset(u32(raw, at) for at in _HIDDEN_AT),
         )
         found.check()
         return found
@@ -256,10 +276,19 @@ def _inline_tail(raw: bytes) -> bytes:
     return b""
 
 
-def inode_table(raw: bytes) -> int:
-    """The first block of a group's inode table, from its descriptor."""
-    high = u32(raw, 40) if len(raw) >= 64 else 0
-    return u32(raw, 8) | high << 32
+class Group(NamedTuple):
+    """One group: the first block of its inode table, and how many inodes at its end were never
+    used (if the file system keeps that)."""
+
+    table: int
+    unused: int
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Group:
+        wide = len(raw) >= 64
+        table = u32(raw, 8) | (u32(raw, 40) << 32 if wide else 0)
+        unused = u16(raw, 28) | (u16(raw, 50) << 16 if wide else 0)
+        return cls(table, 1 << 32 if u16(raw, 18) & _UNUSED_INODES else unused)
 
 
 def extent_node(raw: bytes) -> Node:
@@ -289,14 +318,12 @@ class Entry(NamedTuple):
     kind: int
 
 
-def directory_entries(raw: bytes) -> tuple[list[Entry], list[Entry]]:
-    """The entries of one directory block, and what looks like entries in its unused space.
+def directory_entries(raw: bytes) -> Iterator[Entry]:
+    """The entries of one directory block.
 
     Inner blocks of an indexed directory look like one large unused entry, by design. An invalid
     record is damage: the following ones cannot be located.
     """
-    live: list[Entry] = []
-    unused: list[Entry] = []
     at = 0
     while at < len(raw):
         length = _record_length(raw, at)
@@ -306,11 +333,8 @@ def directory_entries(raw: bytes) -> tuple[list[Entry], list[Entry]]:
         if found is None:
             raise StoreError("damaged ext4 file system: invalid name in a directory")
         if found.inode:
-            live.append(found)
-        used = at + _least_length(found) if found.inode else at + 8
-        unused += _swallowed(raw, used, at + length)
+            yield found
         at += length
-    return live, unused
 
 
 def _record_length(raw: bytes, at: int) -> int:
@@ -327,21 +351,6 @@ def _entry(raw: bytes, at: int, end: int) -> Entry | None:
     if not name or at + 8 + name_length > end or b"/" in name or b"\0" in name:
         return None
     return Entry(name.decode("utf-8", "surrogateescape"), inode, kind)
-
-
-def _least_length(entry: Entry) -> int:
-    return (8 + len(entry.name.encode("utf-8", "surrogateescape")) + 3) & ~3
-
-
-def _swallowed(raw: bytes, at: int, end: int) -> Iterator[Entry]:
-    while at + 12 <= end:
-        length = _record_length(raw, at)
-        found = _entry(raw, at, end) if 12 <= length <= end - at and length % 4 == 0 else None
-        if found is not None and found.inode and found.kind in TYPES:
-            yield found
-            at += _least_length(found)
-        else:
-            at += 4
 
 
 def block_numbers(raw: bytes) -> tuple[int, ...]:

@@ -16,7 +16,8 @@ import ctypes
 from collections.abc import Iterator
 
 from sexton.errors import SourceAbsent, SourceMalformed
-from sexton.profile.perf.pieces import Capture, Part, pieces, room, scout, write_all
+from sexton.host.spool import room, write_all
+from sexton.profile.perf.pieces import Capture, Part, pieces, scout
 from sexton.profile.perf.records import COMPRESSED, COMPRESSED2
 from sexton.profile.perf.walk import BadRecord
 

@@ -13,12 +13,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import stat
 import struct
-import tempfile
 from collections.abc import Iterator
-from io import FileIO
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +23,7 @@ import numpy.typing as npt
 
 from sexton.errors import SourceMalformed
 from sexton.host.reader import OPEN_FLAGS, Closing, failure
+from sexton.host.spool import temporary_file
 from sexton.model.profile import I64
 from sexton.profile.perf.header import Head, read_head
 from sexton.profile.perf.walk import BadRecord, Since, Walker, walker
@@ -38,8 +36,6 @@ _TRACING_DATA, _AUXTRACE = 66, 71
 #: Width of the field in these records with the number of bytes that follow.
 _SIZE_FIELD = {_TRACING_DATA: 4, _AUXTRACE: 8}
 _STREAM = re.compile(r"data\.(\d{1,9})")
-#: Bytes left free on the file system of temporary files.
-_SPARE = 256 << 20
 
 
 class Part(NamedTuple):
@@ -137,28 +133,6 @@ def open_regular(path: str) -> int:
         hint = "; pass a pipe as - (standard input)" if piped else ""
         raise SourceMalformed(path, 0, f"not a regular file{hint}")
     return descriptor
-
-
-def temporary_file() -> FileIO:
-    """An unlinked file, which lives as long as it is open."""
-    try:
-        return tempfile.TemporaryFile(buffering=0, prefix="sexton-")
-    except OSError as error:
-        raise failure(tempfile.gettempdir(), error) from None
-
-
-def room() -> int:
-    """The number of bytes a temporary file may use."""
-    return max(0, shutil.disk_usage(tempfile.gettempdir()).free - _SPARE)
-
-
-def write_all(descriptor: int, content: bytes | memoryview) -> None:
-    left = memoryview(content)
-    try:
-        while left:
-            left = left[os.write(descriptor, left) :]
-    except OSError as error:
-        raise failure(tempfile.gettempdir(), error) from None
 
 
 def read_piece(part: Part, at: int, buffer: memoryview) -> memoryview:

@@ -9,14 +9,19 @@ reads the first byte of the input, it confines itself::
     confine(limits_for())              # of a pipe, whose size is not known
     confine(limits_for(path)._replace(cpu_s=None))   # a server, which has no end
     confine(limits_for(path)._replace(live=True))    # it also needs D-Bus, or starts a program
+    confine(limits_for(path)._replace(alone=True, writable=("out",)))  # no forks, one output
 
 From then on
 
 - its memory is bounded (RLIMIT_DATA): an allocation beyond it fails, and `MemoryError` becomes one
   line and exit 2 in `sexton.cli.main`;
-- its CPU time and its life are bounded (RLIMIT_CPU, an alarm): the kernel ends it;
-- it opens no connection, starts no program, and cannot use the system calls in `_DENIED`, nor can
-  anything it forks (seccomp, no new privileges). Files may be written: commands have outputs.
+- its CPU time is bounded (RLIMIT_CPU): the kernel ends it; its life too, by its parent or an alarm;
+- it opens no connection, starts no program, and cannot use the system calls that `calls` denies,
+  nor can anything it forks (seccomp, no new privileges);
+- root's rights beyond reading and writing files are gone (`rights`), and where the kernel has
+  Landlock, it writes only `Limits.writable` and reaches no process but its own.
+
+What it forks has the same limits again, each for itself: only `Limits.alone` bounds their sum.
 
 A confined process that dies of a signal is one line and exit 2: `sexton.cli.parent` prints it.
 It cannot be undone, so `confine` works only in a process that declared itself expendable
@@ -31,6 +36,7 @@ one file.
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import os
 import resource
@@ -38,16 +44,22 @@ import signal
 import stat
 import struct
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 #: Python, numpy, Arrow and a segment take some 250 MB; the rest is for columns.
 _LEAST_BYTES, _MOST_BYTES = 500 << 20, 3 << 30
 #: Bytes of memory for each byte that is read: Parquet and tar.gz hold a fifth of what they say.
 _TIMES = 8
+#: Bytes of each output, the same: a row of an export repeats the names of its columns.
+_TIMES_OUT = 100
 #: CPU seconds: hostile input of 10 MB ends within a minute.
 _LEAST_S, _BYTES_A_SECOND = 45, 1 << 20
-#: Wall time allowed per CPU second: a process may wait for a slow disk.
+#: After its CPU time a process is killed, and its parent waits as much longer for its end.
+_AFTERWARDS_S = 5
+#: Wall time per CPU second after which a process ends in any case; its parent is stricter, but
+#: knows how long the process waited for a core.
 _LIFE = 10
 #: Files and directories of an input that are looked at to learn its size; a recording has fewer.
 _MOST_FILES = 200_000
@@ -57,43 +69,26 @@ _UNCONFINED_READ = 1 << 30
 #: Of mallopt(3) and prctl(2).
 _ARENA_MAX = -8
 _SET_PARENT_DEATH_SIGNAL = 1
-_SET_SECCOMP, _MODE_FILTER, _SET_NO_NEW_PRIVILEGES = 22, 2, 38
-#: The second flag keeps older kernels from slowing us down against Spectre v4 (since 4.17).
-_SET_MODE_FILTER, _ALL_THREADS, _FULL_SPEED = 1, 1, 4
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1  # EPERM
-_ARCHITECTURES = {"x86_64": (0xC000003E, 0, 317), "aarch64": (0xC00000B7, 1, 277)}
-#: System calls of x86-64 and of aarch64 (asm/unistd_64.h, asm-generic/unistd.h); -1: has none.
-_DENIED = {
-    "socket": (41, 198), "connect": (42, 203),
-    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    "execve": (59, 221), "execveat": (322, 281),
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
-    "pidfd_getfd": (438, 438), "userfaultfd": (323, 282),
-    "bpf": (321, 280), "perf_event_open": (298, 241),
-    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
-    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142),
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
-    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
-    "fsmount": (432, 432), "mount_setattr": (442, 442), "open_by_handle_at": (304, 265),
-    "setns": (308, 268), "unshare": (272, 97),
-    "swapon": (167, 224), "swapoff": (168, 225),
-    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
-    "clock_adjtime": (305, 266),
-    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    "iopl": (172, -1), "ioperm": (173, -1), "modify_ldt": (154, -1),
-}  # fmt: skip
 
 
 class Limits(NamedTuple):
     """What a confined process may use; `cpu_s` is `None` for a server, which has no end.
 
-    `live`: it also reads this node, whose buses and programs it needs, so no call is denied.
-    `what` is the input's path, for messages.
+    `live`: it also reads this node, whose buses and programs it needs, so no call is denied and no
+    right given up. `symbols`: it looks for symbols in the programs of this node, for which root
+    keeps the right to look into other processes. `alone`: it starts no process, which would have
+    limits of its own. `writable`: the only files it writes, where the kernel can enforce that;
+    `None`: any. `output_bytes` is how large each may become. `what` is the input's path, for
+    messages.
     """
 
     memory_bytes: int
     cpu_s: int | None = None
     live: bool = False
+    symbols: bool = False
+    alone: bool = False
+    writable: tuple[str, ...] | None = None
+    output_bytes: int | None = None
     what: str = ""
 
 
@@ -102,6 +97,8 @@ _expendable = False
 _in_force: Limits | None = None
 _note: mmap.mmap | None = None
 _MOST_NOTE = 4096
+#: A note begins with when the process must have ended (monotonic seconds; 0: never).
+_DEADLINE = struct.Struct("d")
 
 
 def expendable(note: mmap.mmap | None = None) -> None:
@@ -116,9 +113,18 @@ def new_note() -> mmap.mmap:
     return mmap.mmap(-1, _MOST_NOTE)
 
 
-def noted(note: mmap.mmap) -> str:
-    """The input that the child confined itself to; empty if it did not."""
-    return note[:].rstrip(b"\0").decode("utf-8", "surrogateescape")
+class Noted(NamedTuple):
+    """The untrusted input that a child confined itself to, empty if it did not, and when it must
+    have ended (monotonic seconds; 0: never)."""
+
+    reading: str
+    deadline_s: float
+
+
+def noted(note: mmap.mmap) -> Noted:
+    """What is in a note. A child that was taken over may have written anything."""
+    name = note[_DEADLINE.size :].rstrip(b"\0").decode("utf-8", "surrogateescape")
+    return Noted(name, _DEADLINE.unpack_from(note)[0])
 
 
 def in_force() -> Limits | None:
@@ -126,9 +132,9 @@ def in_force() -> Limits | None:
     return _in_force
 
 
-def limits_for(*paths: str | os.PathLike[str], growing: bool = False) -> Limits:
+def limits_for(*paths: str | os.PathLike[str], growing: bool = False, times: int = 1) -> Limits:
     """Limits by the size of the input; holes in a file do not count. `growing`: it is still being
-    written, so its current size does not matter.
+    written, so its current size does not matter. `times`: how often each byte is read.
 
     >>> limits_for("/dev/null").memory_bytes >> 20
     500
@@ -136,7 +142,9 @@ def limits_for(*paths: str | os.PathLike[str], growing: bool = False) -> Limits:
     total = sum(_size(os.fspath(path)) for path in paths)
     memory = _MOST_BYTES if growing else min(_LEAST_BYTES + _TIMES * total, _MOST_BYTES)
     what = os.fspath(paths[0]) if paths else "standard input"
-    return Limits(memory, _LEAST_S + total // _BYTES_A_SECOND, what=what)
+    megabytes = total // _BYTES_A_SECOND
+    cpu_s = max(_LEAST_S + megabytes, times * megabytes)
+    return Limits(memory, cpu_s, output_bytes=_LEAST_BYTES + _TIMES_OUT * total, what=what)
 
 
 def confine(limits: Limits, quiet: bool = False) -> None:
@@ -150,26 +158,54 @@ def confine(limits: Limits, quiet: bool = False) -> None:
     _share_one_heap()
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_DATA, limits.memory_bytes)
+    deadline_s = 0.0
     if limits.cpu_s is not None:
-        _lower(resource.RLIMIT_CPU, limits.cpu_s, limits.cpu_s + 5)
+        _lower(resource.RLIMIT_CPU, limits.cpu_s, limits.cpu_s + _AFTERWARDS_S)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_LIFE * limits.cpu_s)
-    missing = "" if limits.live else _filter_calls()
+        deadline_s = time.monotonic() + limits.cpu_s + _AFTERWARDS_S
+    missing = "" if limits.live else _give_up(limits)
     if missing and not quiet:
         print(f"sexton: {missing}; reading with limits on memory and time only", file=sys.stderr)
     _in_force = limits
     if _note is not None:
-        name = os.fsencode(limits.what)[:_MOST_NOTE]
-        _note[: len(name)] = name
+        name = os.fsencode(limits.what)[: _MOST_NOTE - _DEADLINE.size]
+        _note[_DEADLINE.size : _DEADLINE.size + len(name)] = name
+        if not limits.live:  # this node answers as late as it likes
+            _DEADLINE.pack_into(_note, 0, deadline_s)
 
 
-def confine_child(memory_bytes: int, cpu_s: int) -> None:
+def _give_up(limits: Limits) -> str:
+    """Give up rights for good; returns why system calls cannot be filtered, empty if they are."""
+    from sexton.sandbox import calls, rights  # import ctypes
+
+    rights.give_up_new_privileges()
+    if not limits.symbols:
+        rights.restrict_files(limits.writable)
+    rights.drop_capabilities(limits.symbols)
+    brief = limits.cpu_s is not None
+    if brief and limits.output_bytes is not None:
+        _lower(resource.RLIMIT_FSIZE, limits.output_bytes + _already_written())
+    return calls.install(calls.Who(os.getpid(), os.getppid(), limits.alone, brief))
+
+
+def _already_written() -> int:
+    """The size of the files that standard output and error are appended to: that counts too."""
+    sizes = [0]
+    for number in (1, 2):
+        with contextlib.suppress(OSError):
+            about = os.fstat(number)
+            sizes.append(about.st_size if stat.S_ISREG(about.st_mode) else 0)
+    return max(sizes)
+
+
+def confine_child(memory_bytes: int, cpu_s: int, symbols: bool = False) -> None:
     """Confine a child of the recorder after it has imported large libraries: `memory_bytes` are
     allowed beyond what those have reserved."""
     with open("/proc/self/statm", "rb") as stream:
         reserved = int(stream.read().split()[5]) * resource.getpagesize()
     expendable()
-    confine(Limits(reserved + memory_bytes, cpu_s), quiet=True)
+    confine(Limits(reserved + memory_bytes, cpu_s, symbols=symbols), quiet=True)
 
 
 def _share_one_heap() -> None:
@@ -179,6 +215,14 @@ def _share_one_heap() -> None:
 
     with contextlib.suppress(AttributeError):  # musl has one heap anyway
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
+
+
+def memory_hider() -> Callable[[], None]:
+    """What keeps other processes of this user out of the memory of the process that calls it. Made
+    before a fork, so that the child need not import as much again."""
+    from sexton.sandbox.rights import hide_memory
+
+    return hide_memory
 
 
 def end_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
@@ -201,6 +245,12 @@ def largest_read() -> int:
     """How many bytes one table or file may take in memory: half of this process's limit, since the
     caller needs memory for its result."""
     return _UNCONFINED_READ if _in_force is None else _in_force.memory_bytes // 2
+
+
+def most_written() -> float:
+    """How many bytes all outputs together may have."""
+    most = None if _in_force is None else _in_force.output_bytes
+    return math.inf if most is None else most
 
 
 def cause_of_death(number: int, reading: str) -> str:
@@ -235,7 +285,8 @@ def _size(path: str) -> int:
         return 0
     if not stat.S_ISDIR(about.st_mode):
         return _held(about)
-    return sum(_held(found) for found in _files(path))
+    held = {(found.st_dev, found.st_ino): _held(found) for found in _files(path)}
+    return sum(held.values())  # the bytes of hard links count once
 
 
 def _held(about: os.stat_result) -> int:
@@ -254,40 +305,3 @@ def _files(path: str) -> Iterator[os.stat_result]:
         left -= len(names) + len(directories)
         if left <= 0:
             return
-
-
-def _filter_calls() -> str:
-    """Install the filter in every thread of this process; returns why not, empty if it worked."""
-    import ctypes  # slow to import, and most commands read no untrusted file
-
-    class Program(ctypes.Structure):
-        _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
-
-    machine = os.uname().machine
-    if machine not in _ARCHITECTURES or ctypes.sizeof(ctypes.c_void_p) != 8:
-        return f"no filter for the system calls of {machine}"
-    code = _instructions(machine)
-    program = Program(len(code) // 8, code)
-    call = ctypes.CDLL(None, use_errno=True)
-    if call.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0:
-        number = _ARCHITECTURES[machine][2]
-        for flags in (_ALL_THREADS | _FULL_SPEED, _ALL_THREADS):
-            if call.syscall(number, _SET_MODE_FILTER, flags, ctypes.byref(program)) == 0:
-                return ""
-        # Under a filter of older systemd's @system-service; for this thread and those it starts.
-        if call.prctl(_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0) == 0:
-            return ""
-    return f"cannot filter system calls: seccomp: {os.strerror(ctypes.get_errno())}"
-
-
-def _instructions(machine: str) -> bytes:
-    """The filter as classic BPF (linux/filter.h): per instruction a code, two jumps and a value."""
-    load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06
-    architecture, column, _ = _ARCHITECTURES[machine]
-    numbers = sorted(calls[column] for calls in _DENIED.values() if calls[column] >= 0)
-    made = [(load, 0, 0, 4), (equal, 0, len(numbers) + 3, architecture), (load, 0, 0, 0)]
-    # The calls of x32 have this bit; no other call has so high a number.
-    made.append((at_least, len(numbers) + 1, 0, 0x40000000))
-    made += [(equal, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
-    made += [(answer, 0, 0, _ALLOW), (answer, 0, 0, _REFUSE)]
-    return b"".join(struct.pack("<HBBI", *instruction) for instruction in made)
