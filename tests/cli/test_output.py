@@ -32,6 +32,9 @@ QUICK = {
     "profile": ("profile", "top", str(FIXTURES / "perf" / "script" / "6.18-default.txt")),
     "record": ("record", "/nowhere/at/all", "--preflight"),
     "recording": ("recording", "info", str(FIXTURES / "recordings" / "format-1")),
+    # They print nothing, and a line that depends on another's file.
+    "node-agent": ("node-agent", "--help"),
+    "npd": ("npd", "--help"),
     "serve": ("serve", "--openapi"),
     "export": ("export", "--seconds", "1", "--once", "-"),
     "demo": ("demo", "--tour"),

@@ -366,5 +366,6 @@ def test_a_recorder_that_crashes_is_restarted_by_systemd(
 ):
     """Its unit has RestartPreventExitStatus=2."""
     monkeypatch.setattr(sys, "argv", ["sexton", verb, "/r"])
-    assert parent._status(-signal.SIGSEGV, "") == status
+    child = parent._Child(os.getpid(), -1, sandbox.new_note())
+    assert child._status(-signal.SIGSEGV) == status
     assert f"sexton: {verb} failed: it crashed (SIGSEGV)" in capsys.readouterr().err

@@ -15,6 +15,8 @@ from tests.support.fixtures import FIXTURES
 NO_JSON = {
     "serve": "runs until Ctrl-C; --openapi prints JSON",
     "export": "runs until Ctrl-C; --once writes Prometheus' text format",
+    "node-agent": "runs until Ctrl-C",
+    "npd": "prints the line that node-problem-detector reads",
     "collect": "prints a shell script",
     "completion": "prints a shell script",
     "profile export": "writes another program's format",

@@ -281,7 +281,7 @@ def test_what_is_still_open_is_left_out_and_listed(tmp_path: Path, keys: Keys):
     opened = write_open(tmp_path, [simple(95.0)], 3)
     found = check_signed(tmp_path, read_public(str(keys.public)))
     assert found.left_out == (f"open/{opened.name}: unsigned: still open",)
-    recording = Recording(tmp_path, found)
+    recording = Recording(tmp_path, signed=found)
     assert [segment.name for segment in recording.segments] == [path.name for path in made]
     assert recording.problems == [*found.left_out]
 
@@ -293,7 +293,7 @@ def test_what_was_kept_unsealed_is_left_out_too(tmp_path: Path, keys: Keys):
     opened.rename(tmp_path / "segments" / opened.name)
     found = check_signed(tmp_path, read_public(str(keys.public)))
     assert found.left_out == (f"segments/{opened.name}: unsigned: could not be sealed",)
-    assert len(Recording(tmp_path, found).segments) == 2
+    assert len(Recording(tmp_path, signed=found).segments) == 2
 
 
 def test_a_recording_of_open_segments_alone_is_not_trusted(tmp_path: Path, keys: Keys):
