@@ -18,8 +18,8 @@ MOST_MESSAGE = 1000
 def camel_case(name: str) -> str:
     """A finding's id as the reason of a condition or an event.
 
-    >>> camel_case("crash_looping_unit"), camel_case("log-pattern: own/17"), camel_case("→")
-    ('CrashLoopingUnit', 'LogPatternOwn17', 'Problem')
+    >>> camel_case("a_symptom"), camel_case("log-pattern: own/17"), camel_case("→")
+    ('ASymptom', 'LogPatternOwn17', 'Problem')
     """
     words = re.findall(r"[A-Za-z0-9]+", name)
     joined = "".join(word[:1].upper() + word[1:] for word in words)[:128]
