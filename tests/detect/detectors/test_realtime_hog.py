@@ -91,7 +91,8 @@ def test_a_core_held_in_user_mode_is_found_with_its_task_policy_and_unit():
     ("share", "policy", "seconds", "verdict", "severity"),
     [
         (0.95, FIFO, 20, Verdict.PRESENT, Severity.WARNING),  # RT throttling
-        (0.85, FIFO, 20, Verdict.ABSENT, Severity.INFO),
+        (0.88, FIFO, 20, Verdict.PRESENT, Severity.WARNING),  # the same on a slow machine
+        (0.82, FIFO, 20, Verdict.ABSENT, Severity.INFO),
         (1.0, FIFO, 4, Verdict.ABSENT, Severity.INFO),
         (1.0, OTHER, 20, Verdict.ABSENT, Severity.INFO),
         (1.0, None, 20, Verdict.UNKNOWN, Severity.INFO),  # an older recording
@@ -190,3 +191,21 @@ def test_a_real_one_is_found_on_this_machine(hog: int):
     assert finding.verdict is Verdict.PRESENT, finding.summary
     assert f"[{hog}]" in finding.summary
     assert "realtime FIFO 2" in finding.summary
+
+
+def test_a_realtime_task_that_shares_its_core_with_others_does_not_hold_it():
+    window = make_window(
+        [
+            (
+                float(at),
+                [
+                    CoreTimes(0, 0, 0, 0, 1000 * at, 0, 0, 0, 0),
+                    CoreTimes(1, 1000 * at, 0, 0, 0, 0, 0, 0, 0),
+                    Thread(611, 611, "audio", "R", 50, 600 * at, 0, 1, FIFO, 50),
+                    Thread(700, 700, "batch", "R", 20, 400 * at, 0, 1, OTHER, 0),
+                ],
+            )
+            for at in range(21)
+        ]
+    )
+    assert detect(window).verdict is Verdict.ABSENT
