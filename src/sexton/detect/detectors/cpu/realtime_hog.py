@@ -49,8 +49,8 @@ BUSY = Threshold(
     "busy",
     85,
     "% of a core",
-    "the kernel leaves at most 95 % to realtime tasks by default; on a slow machine, whose timer pauses"
-    " them for longer, 91 % were seen",
+    "the kernel leaves at most 95 % to realtime tasks by default; on a slow machine, whose timer"
+    " pauses them for longer, 91 % were seen",
 )
 HELD = Threshold(
     "held", 5, "s in a row", "a realtime task is meant to be short; watchdogs wait 5 s"
