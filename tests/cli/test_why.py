@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -228,7 +229,8 @@ def test_an_archive_or_recording_after_the_name_is_answered_with_the_option(
     for place, kind in ((NODE, "a file"), (sick, "a recording")):
         status, out, err = told(capsys, "task", "demo-crash", str(place))
         assert (status, out, err.count("\n")) == (2, "", 1)
-        assert f"is {kind}, not part of a name: sexton why task demo-crash --from {place}" in err
+        words = f"is {kind}, not part of a name: sexton why task demo-crash --from"
+        assert f"{words} {shlex.quote(str(place))}\n" in err
 
 
 INCIDENTS = Path(__file__).parents[1] / "incidents"

@@ -225,7 +225,7 @@ def test_every_core_has_one_share_of_the_whole_recording(name: str):
     # The picture of all of it. A tick that is counted a step late is cut in each step of a tile.
     drawn = mean_of_all(found, "cores")
     if drawn is None:
-        assert name == "zombies_only-5.10-v1"
+        assert name in ("oom_job-6.1-v2", "zombies_only-5.10-v1")
         return
     strip, column = drawn
     kinds = (series.user, series.system, series.softirq, series.wait)
@@ -271,7 +271,9 @@ def test_dying_cgroups_are_one_number(name: str):
     assert found.measures[DYING] == dying
     assert top_json(found.window)["zombies"]["dying"] == dying
     for alarm in found.alarms:
-        if alarm.kind == "zombie_memcgs":
+        if alarm.kind == "zombie_memcgs" and alarm.about == "leak":  # by its rate, not its number
+            assert finding["verdict"] == "present"
+        elif alarm.kind == "zombie_memcgs":
             raised = [count.dying for count in counts(found.window) if count.mono_s == alarm.mono_s]
             assert raised == [figure(alarm.detail)]
             second = floor(found.window.wall(alarm.mono_s)) - found.seconds("memcgs")[0]
