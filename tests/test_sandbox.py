@@ -416,6 +416,7 @@ for act in (
     except OSError as error:
         print(error.strerror)
 open("/dev/null", "w").close()
+sys.stdout.flush()
 write_whole("/dev/stdout", (b"end",))
 """
     ended = run(body)
@@ -453,7 +454,7 @@ print("x" * 900, flush=True)
 try:
     print("x" * 900, flush=True)
 except OSError as error:
-    sys.stderr.write(error.strerror)
+    print(error.strerror, file=sys.stderr, flush=True)
 os._exit(0)
 """
     log = tmp_path / "log"
@@ -463,7 +464,7 @@ os._exit(0)
         ended = subprocess.run(
             argv, stdout=stream, stderr=subprocess.PIPE, text=True, timeout=60, check=False
         )
-    assert ended.stderr == "File too large"
+    assert ended.stderr == "File too large\n"
     assert log.stat().st_size == 6000
 
 

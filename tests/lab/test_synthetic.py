@@ -235,7 +235,8 @@ def test_the_recorders_own_triggers_would_have_raised_the_same(tmp_path: Path):
         for row in batch.rows
     }
     bus = ("nic_reset", "0000:20:03.0")  # the driver's last line names the device alone
-    assert set(news) - {bus} == set(alarms)
+    leak = ("zombie_memcgs", "leak")  # by its rate; the made recording has the alarm by its number
+    assert set(news) - {bus, leak} == set(alarms)
     for key, at in alarms.items():
         assert news[key].mono_s == pytest.approx(at, abs=0.5), key
     assert generated.of("zombie_walk")

@@ -168,7 +168,11 @@ ALLOWED = {
     "sources/kmsg/own.py": {"most - least": "moments of log lines"},
     "sources/systemd/units.py": {"after - before": "moments of a timer, both in one reading"},
     "store/journal.py": {"last - first": "places in a file"},
+    "store/repeats.py": {
+        "np.diff(changes([*keys, mono], len(mono)), append=len(mono))": "places in an array"
+    },
     "store/sealed.py": {"np.diff(codes[order], prepend=-1)": "places in an array"},
+    "store/signing.py": {"right.after - before.last": "numbers of segments"},
     "store/summary.py": {
         "entry['last'][0] - entry['first'][0]": "moments of segments",
         "last['read_mono_s'] - first['read_mono_s']": "moments of readings",

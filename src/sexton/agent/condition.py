@@ -49,7 +49,7 @@ class State(NamedTuple):
 def state_of(verdict: NodeVerdict) -> State:
     """The condition of a verdict."""
     if verdict.exit is Exit.HEALTHY:
-        return State("True", "Healthy", "no problem found")
+        return State("True", verdict.exit.word.capitalize(), "no problem found")
     if verdict.exit is Exit.PROBLEM and verdict.causes:
         words = "; ".join(cause.words for cause in verdict.causes)
         reason = camel_case(verdict.causes[0].root)
