@@ -326,7 +326,7 @@ def test_a_mark_where_no_recorder_runs_pins_at_once(night: Path):
     ended = sexton("recording", "mark", night, "job 17 died")
     quiet(ended, (0,))
     (pin,) = [pin for pin in pins_in(night)[0] if pin.kind == "mark"]
-    assert (pin.about, pin.end_s - pin.start_s) == ("job 17 died", 420.0)
+    assert (pin.about, pin.end_s - pin.start_s) == ("job 17 died", pytest.approx(420.0))
     assert pin.id in ended.stdout.decode()
     assert list((night / "marks").iterdir()) == []
 
