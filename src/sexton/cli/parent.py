@@ -77,9 +77,10 @@ def run_in_child(
     note = sandbox.new_note()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     parent = os.getpid()
-    hide_memory = sandbox.memory_hider()
+    show_memory = sandbox.hide_memory()  # from a child that was taken over by what it reads
     child = os.fork()
     if child == 0:
+        show_memory()
         os.close(reader)
         killed = _verb(sys.argv[1:]) in _KILLED
         sandbox.end_with(parent, signal.SIGKILL if killed else signal.SIGTERM)
@@ -95,7 +96,6 @@ def run_in_child(
         if remaining is not None:
             remaining()
         os._exit(status)
-    hide_memory()  # from a child that was taken over by what it reads
     os.close(writer)
     os.set_blocking(reader, False)
     return _Child(child, reader, note).await_end()

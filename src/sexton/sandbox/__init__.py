@@ -217,12 +217,15 @@ def _share_one_heap() -> None:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 
 
-def memory_hider() -> Callable[[], None]:
-    """What keeps other processes of this user out of the memory of the process that calls it. Made
-    before a fork, so that the child need not import as much again."""
-    from sexton.sandbox.rights import hide_memory
+def hide_memory() -> Callable[[], None]:
+    """Keep other processes of this user out of this one's memory (/proc/PID/mem), and return what
+    undoes it in a child. A parent hides before it forks: on a busy machine its child may run for a
+    second before it does."""
+    from sexton.sandbox import rights
 
-    return hide_memory
+    was = rights.dumpable()
+    rights.set_dumpable(0)
+    return lambda: rights.set_dumpable(was)
 
 
 def end_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:

@@ -14,7 +14,7 @@ import stat
 import struct
 from collections.abc import Sequence
 
-_NO_NEW_PRIVILEGES, _DUMPABLE = 38, 4
+_NO_NEW_PRIVILEGES, _GET_DUMPABLE, _SET_DUMPABLE = 38, 3, 4
 #: The numbers are the same on every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ASK_VERSION, _BENEATH = 1, 1
@@ -38,9 +38,14 @@ def give_up_new_privileges() -> None:
     ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
 
 
-def hide_memory() -> None:
-    """Keep other processes of this user out of this one's memory (/proc/PID/mem)."""
-    ctypes.CDLL(None).prctl(_DUMPABLE, 0, 0, 0, 0)
+def dumpable() -> int:
+    """Whether other processes of this user may read this one's memory: 1; 0 and 2 are no."""
+    return int(ctypes.CDLL(None).prctl(_GET_DUMPABLE, 0, 0, 0, 0))
+
+
+def set_dumpable(value: int) -> None:
+    """As `dumpable`; the kernel sets 2 by itself and refuses to be given it."""
+    ctypes.CDLL(None).prctl(_SET_DUMPABLE, value & 1, 0, 0, 0)
 
 
 def drop_capabilities(symbols: bool) -> None:
