@@ -47,7 +47,8 @@ def program(name: str, hint: str) -> str:
 
 
 def said(*argv: str) -> str:
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
+    # The first `go tool pprof` of a machine compiles it: a minute of CPU time.
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=600).stdout
 
 
 def shown(text: str) -> str:
