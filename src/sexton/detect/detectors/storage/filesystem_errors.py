@@ -31,6 +31,7 @@ from collections.abc import Sequence
 from shlex import quote
 
 from sexton.detect import kernel_log
+from sexton.detect.block_devices import disk_of
 from sexton.detect.faults import (
     Fault,
     Judged,
@@ -75,7 +76,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
         return [Step("findmnt -o TARGET,SOURCE,OPTIONS", "see which mounts are read-only", READS)]
     return [
         Step(
-            f"dmesg -T | grep -F {quote(device)}",
+            f"dmesg -T | grep -F {quote(disk_of(device))}",
             "see what the disk logged before the filesystem failed",
             READS,
         )
