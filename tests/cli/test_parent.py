@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,22 +44,6 @@ status = 7
 def start(body: str, *more: str, **options) -> subprocess.Popen[str]:
     argv = [sys.executable, "-B", "-c", RUN, body, *more]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, **options)
-
-
-@pytest.fixture
-def freezer() -> Iterator[Path]:
-    place = Path("/sys/fs/cgroup/freezer") / f"sexton-test-{os.getpid()}"
-    if not place.parent.joinpath("tasks").exists():
-        pytest.skip("no freezer of cgroup v1")
-    place.mkdir()
-    try:
-        yield place
-    finally:
-        place.joinpath("freezer.state").write_text("THAWED")
-        deadline = time.monotonic() + 30
-        while place.exists() and time.monotonic() < deadline:
-            with suppress(OSError):
-                place.rmdir()
 
 
 @pytest.mark.root

@@ -130,7 +130,7 @@ def test_a_detector_that_is_off_is_unknown_and_says_where_it_was_switched_off() 
     with applied(given):
         found = core.run(Window({}))
     assert found.verdict is Verdict.UNKNOWN
-    assert found.summary == f"not checked: saturated core: switched off in {PATH}"
+    assert found.summary == f"switched off in {PATH}"
     assert found.essential == core.essential
 
 

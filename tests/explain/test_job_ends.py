@@ -89,35 +89,6 @@ def test_packet_errors_alone_are_possible_at_most():
     assert fabric_error_ends_job.join(noted, death, seen).strength is Strength.POSSIBLE
 
 
-DISK = "disk_error_breaks_filesystem"
-
-
-@pytest.mark.parametrize(
-    ("disk", "device", "begins", "strength"),
-    [
-        ("sda", "sda1", 99.5, Strength.PROVEN),
-        ("sda", "sda1", 129.0, Strength.PROVEN),
-        ("nvme0", "nvme0n1p2", 100.0, Strength.PROVEN),
-        ("sda", "sda1", 170.0, Strength.LIKELY),
-        ("sda", "sda1", 98.0, None),
-        ("sda", "sda1", 731.0, None),
-        ("sda", "sdab1", 110.0, None),
-        ("md1", "md12", 110.0, None),
-        ("sda", "dm-0", 110.0, None),
-    ],
-)
-def test_a_disk_breaks_the_filesystem_that_is_on_it(disk, device, begins, strength):
-    rule = rule_of(DISK)
-    link = rule.join(
-        finding("stuck_io", (100.0, 130.0), device=(disk,)),
-        finding("filesystem_errors", (begins, 800.0), device=(device,)),
-        window({}),
-    )
-    assert (link.strength if link is not None else None) is strength
-    if link is not None:
-        assert link.shared == (device,)
-
-
 def test_every_link_of_this_kind_is_tested_here():
     by_rule = {
         rule.id for rule in all_rules() if rule.join.__globals__.get("ended") is not None

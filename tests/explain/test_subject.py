@@ -20,7 +20,7 @@ from sexton.explain.subject import (
 from sexton.model.finding import Finding, Severity, Verdict
 from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupDir, OfflineMemcg
-from sexton.model.rows.event import KernelEvent
+from sexton.model.rows.event import FLAGGED, KernelEvent
 from sexton.model.rows.kubernetes import Container, Pod
 from sexton.model.rows.net import NetDevice
 from sexton.model.rows.task import Process, Thread
@@ -223,6 +223,16 @@ def test_whatever_has_rows_has_a_name(said: str, row: Row):
 def test_a_typo_of_a_symptom_needs_no_finding():
     with pytest.raises(CommandError, match="similar: zombie_memcgs"):
         names_for("zombie_memcg", window_of())
+
+
+def test_a_pattern_of_ones_own_is_asked_for_by_the_id_of_its_finding():
+    seen = window_of(KernelEvent("bmc-confused", FLAGGED, "ipmi_si: confused", None, None))
+    names = names_for("pattern_bmc_confused", seen)
+    assert candidates("pattern_bmc_confused", names) == (
+        Subject("symptom", "pattern_bmc_confused"),
+    )
+    with pytest.raises(CommandError, match="similar: pattern_bmc_confused"):
+        names_for("pattern_bmc_confusd", seen)
 
 
 def finding(**entities: tuple[str, ...]) -> Finding:

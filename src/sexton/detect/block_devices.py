@@ -22,3 +22,13 @@ def is_part(name: str, disk: str) -> bool:
         return False
     rest = r"(n\d+)?(p\d+)?" if disk[-1].isdecimal() else r"(\d+)?"
     return re.fullmatch(rest, name[len(disk) :], re.ASCII) is not None
+
+
+def disk_of(name: str) -> str:
+    """The disk as its driver calls it, without partition and namespace; else the name itself.
+
+    >>> [disk_of(name) for name in ("sda1", "xvda", "nvme0n1p2", "mmcblk0p1", "dm-0", "md0p1")]
+    ['sda', 'xvda', 'nvme0', 'mmcblk0', 'dm-0', 'md0']
+    """
+    found = re.fullmatch(r"((?:s|v|xv|h)d[a-z]+|(?:nvme|mmcblk|md)\d+)[np\d]*", name, re.ASCII)
+    return found[1] if found is not None else name

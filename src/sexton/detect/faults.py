@@ -118,12 +118,22 @@ def fault_evidence(found: Sequence[Fault], window: Window, wrong_if: str) -> lis
     return [_evidence(fault, origin, wrong_if) for fault in found]
 
 
+_ONE, _LAST_OF = "line", "the last of "
+
+
+def lines_logged(evidence: Evidence) -> str:
+    """How many log lines the evidence of a fault stands for: "12 lines"; "" of anything else."""
+    if evidence.unit == _ONE:
+        return f"1 {_ONE}"
+    return evidence.unit.removeprefix(_LAST_OF) if evidence.unit.startswith(_LAST_OF) else ""
+
+
 def _evidence(fault: Fault, origin: str, wrong_if: str) -> Evidence:
     return Evidence(
         ", ".join(part for part in (fault.what, fault.thing, fault.when) if part),
         shorten(fault.last.event.message, _WIDTH),
         "never",
-        "line" if len(fault.lines) == 1 else f"the last of {len(fault.lines):,} lines",
+        _ONE if len(fault.lines) == 1 else f"{_LAST_OF}{len(fault.lines):,} lines",
         origin,
         float(len(fault.lines)),
         wrong_if,

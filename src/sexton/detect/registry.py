@@ -257,8 +257,8 @@ class Detector:
         """Its finding with the rows it read; *unknown* if the detector is switched off or the
         window lacks rows it needs."""
         if self.id in _settings.off:
-            lacking = f"{self.title}: switched off in {_settings.path}"
-            off = unknown(self.id, f"not checked: {lacking}", (Missing(lacking, ""),))
+            words = f"switched off in {_settings.path}"
+            off = unknown(self.id, words, (Missing(f"{self.title}: {words}", ""),))
             return replace(off, essential=self.essential)
         found = self._judge(window)
         return replace(found, silenced=_settings.silenced(found)) if _settings.silences else found

@@ -7,14 +7,14 @@ what was not seen and would have proved more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sexton.detect.registry import all_detectors, detector_of
 from sexton.explain.order import READ_S
 from sexton.explain.registry import rule_of
 from sexton.explain.rivals import by_stacks
 from sexton.model.chain import Chain, Link, Strength
-from sexton.model.finding import Finding, Verdict
+from sexton.model.finding import Evidence, Finding, Verdict
 from sexton.model.text import clock, day, printable, seconds, shorten
 from sexton.model.window import Window
 
@@ -31,24 +31,25 @@ _STACKS = "--stacks"
 def timeline(chain: Chain, findings: Mapping[str, Finding], window: Window) -> tuple[str, ...]:
     """The sentences for a chain; `findings` are by id."""
     known = [findings[name] for name in chain.findings]
-    sentences = [_beginning(known[0], window)]
+    sentences = [_beginning(_words(known[0], chain.links[0].shared), window)]
     before = known[0].start
     for link, effect in zip(chain.links, known[1:], strict=True):
         at = _moment(effect, window, before) if link.since is None else link.since
         when = _when(effect, at, window)
+        seen = _words(effect, link.shared)
         if link.since is not None:
             # Only that part has this cause, and the link says how much it is.
             when = f"From{when.removeprefix('At')}on " if when else ""
             sentences.append(_step(link, link.sentence, when))
             before = at
         elif at is None or before is None or at >= before:
-            sentences.append(_step(link, short(effect.summary), when))
+            sentences.append(_step(link, seen, when))
             before = before if at is None else at
         elif at >= before - READ_S:
             # Readings do not show which of the two was first.
             repeats = bool(when) and clock(before) in sentences[-1]
             when = "In the same seconds " if repeats else when
-            sentences.append(_step(link, short(effect.summary), when))
+            sentences.append(_step(link, seen, when))
         else:
             # The worst of it was before: say what joins the two, without a time.
             sentences.append(_step(link, link.sentence, ""))
@@ -56,13 +57,55 @@ def timeline(chain: Chain, findings: Mapping[str, Finding], window: Window) -> t
     return tuple(sentences)
 
 
-def _beginning(root: Finding, window: Window) -> str:
+def evidence_about(finding: Finding, names: Sequence[str]) -> Evidence | None:
+    """What shows a finding best where it is joined to another by these entities.
+
+    That is its first evidence, unless it is about another thing of the same kind: of a disk and a
+    file server that both do not answer, the disk broke the filesystem.
+
+    >>> from sexton.model.finding import Severity
+    >>> shown = [Evidence(f"no answer, {name}", "1", "0", "", "") for name in ("nfs1", "sda")]
+    >>> things = {"device": ("nfs1", "sda"), "task": ("cp[71]",)}
+    >>> found = Finding(
+    ...     "stuck", Verdict.PRESENT, Severity.WARNING, "", entities=things, evidence=tuple(shown))
+    >>> [evidence_about(found, names).what for names in (("sda1", "sda"), ("cp[71]",), ())]
+    ['no answer, sda', 'no answer, nfs1', 'no answer, nfs1']
+    """
+    if not finding.evidence:
+        return None
+    first = finding.evidence[0]
+    same = {
+        thing
+        for things in finding.entities.values()
+        if not set(names).isdisjoint(things)
+        for thing in things
+    }
+    if not _mentions(first, same - set(names)) or _mentions(first, names):
+        return first
+    others = (evidence for evidence in finding.evidence if not evidence.outlook)
+    return next((evidence for evidence in others if _mentions(evidence, names)), first)
+
+
+def _mentions(evidence: Evidence, names: Iterable[str]) -> bool:
+    words = (rf"(?<![\w.:/-]){re.escape(name)}(?![\w/-])" for name in names)
+    return any(re.search(word, evidence.what) for word in words)
+
+
+def _words(finding: Finding, names: Sequence[str]) -> str:
+    """What was seen, in a clause: its summary, or the evidence about the things in the chain."""
+    about = evidence_about(finding, names)
+    if about is None or about is finding.evidence[0]:
+        return short(finding.summary)
+    return _fitted(about.what)
+
+
+def _beginning(seen: str, window: Window) -> str:
     node = window.node
     where = f"On {shorten(printable(node.hostname), 40)}" if node is not None else "On this node"
     date = day(window.start)
     on = f" on {date}" if date else ""
     span = f"{clock(window.start)} to {clock(window.end)} UTC, {seconds(window.seconds)}"
-    return f"{where}{on} ({span}): {short(root.summary)}."
+    return f"{where}{on} ({span}): {seen}."
 
 
 def _step(link: Link, seen: str, when: str) -> str:

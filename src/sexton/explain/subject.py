@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from sexton.detect.block_devices import is_part
+from sexton.detect.custom_patterns import finding_id
 from sexton.detect.kubernetes.pods import PodPart
 from sexton.detect.registry import detector_ids
 from sexton.errors import CommandError
@@ -29,7 +30,7 @@ from sexton.model.rows.cgroup import (
     OfflineMemcg,
 )
 from sexton.model.rows.cpu import CoreTimes, IrqAffinity
-from sexton.model.rows.event import KernelEvent, ServiceEvent
+from sexton.model.rows.event import FLAGGED, KernelEvent, ServiceEvent
 from sexton.model.rows.filesystem import Filesystem
 from sexton.model.rows.kubernetes import Container, Pod
 from sexton.model.rows.net import NetDevice, Nic, NicQueue
@@ -178,6 +179,9 @@ def may_appear(query: str, stacks: bool) -> bool:
 def _named(window: Window, *, numbered: bool = True) -> Iterator[tuple[str, str]]:
     """A bare word means no core: their numbers are read only if they may be meant."""
     yield from (("symptom", name) for name in detector_ids())
+    for family, pattern in window.distinct(KernelEvent, ("family", "pattern")):
+        if family == FLAGGED:
+            yield "symptom", finding_id(pattern)
     yield from _in_columns(window, _NUMBERS if numbered else ())
     yield from _in_columns(window, _COLUMNS)
     yield from (("job", mark.text) for mark in window.all(Mark) or ())

@@ -83,16 +83,31 @@ class Settings(Frozen):
         True
         >>> Settings(silences=(a, b)).silenced(loop)
         Silenced(until=8.0, reason='new image')
+
+        A unit may be named without `.service`, and a task without its PID:
+
+        >>> for things in ({"unit": ("a.service",)}, {"task": ("a[7]", "a[8]")}):
+        ...     found = Finding("loop", Verdict.PRESENT, Severity.WARNING, "x", things)
+        ...     print(Settings(silences=(a,)).silenced(found))
+        Silenced(until=9.0, reason='new image')
+        Silenced(until=9.0, reason='new image')
         """
         mine = [silence for silence in self.silences if silence.detector == finding.id]
         whole = [silence for silence in mine if silence.entity is None]
         if whole:
             return _joined(whole[:1])
         for names in finding.entities.values():
-            covering = [silence for silence in mine if silence.entity in names]
-            if names and {silence.entity for silence in covering} == set(names):
+            covering = [silence for silence in mine if any(_is(silence, name) for name in names)]
+            if names and all(any(_is(silence, name) for silence in covering) for name in names):
                 return _joined(covering)
         return None
+
+
+def _is(silence: Silence, name: str) -> bool:
+    """Is the silence about this entity?"""
+    entity = silence.entity
+    task = name.partition("[")[0] if name.endswith("]") else None
+    return entity is not None and entity in (name, name.removesuffix(".service"), task)
 
 
 def _joined(silences: list[Silence]) -> Silenced:

@@ -88,3 +88,11 @@ def test_no_driver_is_not_applicable_and_no_sysfs_goes_by_the_log():
 def test_a_hostile_name_is_escaped():
     finding = logged(xid(48, tail="pid=7, name=\x1b[2J, x"))
     assert finding.entities["task"] == ("\\x1b[2J[7]",)
+
+
+def test_a_switch_is_not_called_a_gpu():
+    line = "nvidia-nvswitch0: SXid (PCI:0000:59:00.0): 20034, {}, Link 30 LTSSM Fault Up"
+    assert logged(line.format("Fatal")).summary.startswith(
+        "NVSwitch 0000:59:00: SXid 20034, fatal, 1 min"
+    )
+    assert "NVSwitch 0000:59:00: SXid 20034, not fatal" in logged(line.format("Non-fatal")).summary

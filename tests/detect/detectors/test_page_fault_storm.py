@@ -65,8 +65,8 @@ def test_a_core_held_by_faults_is_a_warning():
     assert finding.severity is Severity.WARNING
     assert finding.entities == {"core": ("1",), "task": ("dd[77]",)}
     assert "held core 1 in the kernel for 8.0 s" in finding.summary
-    assert finding.evidence[0].what == "core 1 held by page faults, and their share of its samples"
-    assert finding.evidence[0].value == "8.0 s, 84 %"
+    assert finding.evidence[0].what == "core 1 held by page faults"
+    assert finding.evidence[0].value == "8.0 s, 84 % of its samples"
 
 
 def test_one_core_of_a_large_machine_held_by_faults_is_a_warning_though_the_average_is_low():

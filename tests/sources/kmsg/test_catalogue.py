@@ -16,6 +16,7 @@ from tests.support.fixtures import FIXTURES
 
 FAMILIES = {
     "nic_reset nic_starved nic_watchdog nic_other soft_lockup hard_lockup rcu_stall hung_task oom",
+    "workqueue_lockup",
     "conntrack slub sessions cgroup filesystem no_space block_error disk_timeout memory_error",
     "hardware_error thermal clock gpu",
 }

@@ -59,11 +59,29 @@ take_one() {
     if [ "$limited" = 1 ]; then head -c "$most_bytes" "$dir/one"; else cat "$dir/one"; fi >&3
 }
 
-# within COMMAND...: run it for at most $patience seconds; 143 if it had to be killed.
+# within COMMAND...: run it for at most $patience seconds; 143 if it had to be killed, 144 if it cannot
+# be: it waits in the kernel where no signal reaches it, as ethtool does for a NIC that resets. Then it
+# is left behind.
 within() {
     if [ "$timed" = 1 ]; then
-        timeout "$patience" "$@"
-        case $? in
+        if mkfifo "$dir/end" 2>/dev/null; then
+            {
+                timeout "$patience" "$@"
+                echo "$?" >"$dir/end"
+            } 3>&- &
+            child=$!
+            status=$(timeout "$((patience + 2))" cat "$dir/end" 2>/dev/null)
+            rm -f "$dir/end"
+            # That shell ends; what it waits for goes on.
+            [ -n "$status" ] || kill "$child" 2>/dev/null
+            wait "$child" 2>/dev/null
+            child=
+        else
+            timeout "$patience" "$@"
+            status=$?
+        fi
+        case $status in
+        '') return 144 ;;
         124 | 137 | 143) return 143 ;; # 124 from GNU, the signal's number from busybox
         esac
         return 0
@@ -80,16 +98,29 @@ within() {
 }
 
 # output NAME COMMAND...: a program's output as /commands/NAME, if there is any. Half a list of units
-# looks complete but may lack the one that matters: a killed program is marked late instead.
+# looks complete but may lack the one that matters: a killed program is marked late instead. A stuck
+# one is not run again: it would wait for the same.
 output() {
     name=$1
     shift
     has "$1" || return 1
-    if ! within "$@" >"$dir/one" 2>/dev/null; then
+    case $stuck in *" $1 "*) late "/commands/$name" && return 0 ;; esac
+    within "$@" >"$dir/one" 2>/dev/null
+    case $? in
+    143) late "/commands/$name" ;;
+    144)
+        leave "$1"
         late "/commands/$name"
-        return 0
-    fi
-    [ -s "$dir/one" ] && take_one "/commands/$name"
+        ;;
+    *) [ -s "$dir/one" ] && take_one "/commands/$name" ;;
+    esac
+}
+
+# leave PROGRAM: it may still write to the file that it was given.
+leave() {
+    rm -f "$dir/one"
+    stuck="$stuck$1 "
+    echo "sexton collect: left behind, stuck in the kernel: $1" >&2
 }
 
 late() { printf '\n%s late %s\n' "$mark" "$1" >&3; }

@@ -79,6 +79,7 @@ journal() {
     [ -d /run/log/journal ] || [ -d /var/log/journal ] || return 0
     within journalctl --no-pager -o json --since -1h -n 2000 _PID=1 \
         MESSAGE_ID=5eb03494b6584870a536b337290809b3 >"$dir/one" 2>"$dir/complaint" || {
+        [ $? != 144 ] || leave journalctl
         late /commands/journal_json
         return 0
     }
@@ -90,8 +91,9 @@ journal() {
     esac
     if has grep; then
         within journalctl --no-pager -o json --since -1h -n 300 -t sshd -t sshd-session -t CRON \
-            -t cron -t crond -t su -t sudo -t login 2>/dev/null |
-            grep 'Maximum number of sessions' >>"$dir/one"
+            -t cron -t crond -t su -t sudo -t login >"$dir/logins" 2>/dev/null
+        grep 'Maximum number of sessions' "$dir/logins" >>"$dir/one"
+        rm -f "$dir/logins"
     fi
     take_one /commands/journal_json
 }

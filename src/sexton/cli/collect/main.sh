@@ -48,6 +48,7 @@ main() {
         mkdir "$dir" 2>/dev/null || fail "cannot make a temporary directory in ${TMPDIR:-/tmp}"
     }
     child=
+    stuck=' '
     trap 'tidy' EXIT
     trap 'exit 129' HUP
     trap 'exit 130' INT

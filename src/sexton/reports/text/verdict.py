@@ -7,11 +7,13 @@ One colour, on the verdict word alone; piped, the same text without it. Every st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from shlex import quote
 
+from sexton.detect.faults import lines_logged
 from sexton.detect.registry import detector_of, is_marked, title_of
+from sexton.explain.story import evidence_about
 from sexton.model.chain import Chain
 from sexton.model.diagnosis import Diagnosis, Exit
 from sexton.model.finding import Evidence, Finding, Verdict
@@ -119,7 +121,14 @@ def _sick(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 
 def _chain(chain: Chain, known: Mapping[str, Finding], width: int, title: str) -> Iterator[str]:
-    rows = [_row(f"{number} ", known[name]) for number, name in enumerate(chain.findings, 1)]
+    shared = [
+        sum((link.shared for link in chain.links if name in (link.cause, link.effect)), ())
+        for name in chain.findings
+    ]
+    rows = [
+        _row(f"{number} ", known[name], names)
+        for number, (name, names) in enumerate(zip(chain.findings, shared, strict=True), 1)
+    ]
     lines = _table(title, rows, width)
     yield next(lines)
     for line, link in zip_longest(lines, chain.links):
@@ -135,6 +144,8 @@ def _loose(title: str, findings: list[Finding], width: int) -> Iterator[str]:
     sentences: dict[int, list[str]] = {}
     for finding in findings:
         rows.append(_row("", finding))
+        if finding.evidence and lines_logged(finding.evidence[0]):
+            sentences.setdefault(len(rows), []).append(finding.evidence[0].value)
         more = [evidence for evidence in finding.evidence[1:] if not evidence.outlook]
         for evidence in more[:2]:
             if evidence.number is None and len(evidence.value) > _NARROW:
@@ -154,15 +165,18 @@ def _loose(title: str, findings: list[Finding], width: int) -> Iterator[str]:
 _Cells = tuple[str, str, str, str]
 
 
-def _row(prefix: str, finding: Finding) -> _Cells:
-    if not finding.evidence:
+def _row(prefix: str, finding: Finding, names: Sequence[str] = ()) -> _Cells:
+    first = evidence_about(finding, names)
+    if first is None:
         return (prefix + finding.summary, "", "", "")
-    first = finding.evidence[0]
     return (prefix + first.what, first.normal, _here(first), first.source)
 
 
 def _here(evidence: Evidence) -> str:
-    """The value for a narrow column: of a whole phrase its beginning, else its number alone."""
+    """The value for a narrow column: of a whole phrase its beginning, else its number alone; of
+    lines of the log how many there are."""
+    if lines_logged(evidence):
+        return lines_logged(evidence)
     start = _PHRASE.split(evidence.value, maxsplit=1)[0]
     if len(start) <= _NARROW or evidence.number is None:
         return start if len(start) <= _NARROW else evidence.value

@@ -5,9 +5,9 @@ To add a pattern, add an entry; one test checks every entry against its own line
 =============== ==================================================================================
 ``id``          its name, `KernelEvent.pattern`
 ``family``      what detectors look for: nic_reset nic_starved nic_watchdog nic_other soft_lockup
-                hard_lockup rcu_stall hung_task oom conntrack slub sessions cgroup filesystem
-                no_space block_error disk_timeout memory_error hardware_error thermal clock
-                gpu
+                hard_lockup rcu_stall workqueue_lockup hung_task oom conntrack slub sessions
+                cgroup filesystem no_space block_error disk_timeout memory_error hardware_error
+                thermal clock gpu
 ``severity``    info, warning or critical: how bad the line is by itself, as the explorer marks it
 ``hint``        a literal in every matching line; checked before the regex is tried
 ``regex``       matched from the message's start; named groups become fields, those in ``_ms``

@@ -48,6 +48,14 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}", re.ASCII)
 _KEYS = ("name", "regex", "severity", "meaning", "example", "family")
 _SINGLE = frozenset((ops.LITERAL, ops.NOT_LITERAL, ops.ANY, ops.IN))
 _REPEATS = frozenset((ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT))
+#: What is refused, in the words of manuals of regular expressions.
+_CALLED = {
+    ops.ASSERT: "look-arounds",
+    ops.ASSERT_NOT: "look-arounds",
+    ops.GROUPREF: "back references",
+    ops.GROUPREF_EXISTS: "conditions",
+    ops.ATOMIC_GROUP: "atomic groups",
+}
 
 
 def parse(text: str, path: str) -> tuple[Pattern, ...]:
@@ -215,7 +223,7 @@ def _walk(tree: Iterable[Any], repeated: bool) -> _Size:
         elif op is ops.SUBPATTERN:
             raise _Refused("flags are not supported")
         else:
-            raise _Refused(f"{str(op).lower()} is not supported")
+            raise _Refused(f"{_CALLED.get(op, str(op).lower())} are not supported")
     return _Size(ways, steps + ways)
 
 

@@ -213,3 +213,32 @@ def test_the_stacks_lane_has_a_clock_and_a_scale(plain: str, opened: Opened):
     bottom = {pixel(page, "stacks", 0.3 + step / 900, 0.95) for step in range(180)}
     assert len(bottom) > 2  # digits on the ground of the clock
     assert any(near(item, (247, 248, 250), 2) for item in bottom)
+
+
+READ_OUT = """() => {
+  const plain = CanvasRenderingContext2D.prototype.fillText;
+  window.readOut = [];
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, room) {
+    if (/eadings$/.test(this.canvas.id)) {
+      const wide = Math.min(this.measureText(text).width, room ?? Infinity);
+      const left = this.textAlign === "right" ? x - wide : x;
+      window.readOut.push([text, left, left + wide, this.canvas.clientWidth]);
+    }
+    return plain.call(this, text, x, y, room);
+  };
+}"""
+
+
+@pytest.mark.parametrize("width", [400, 600, 900])
+def test_no_value_at_the_crosshair_is_cut_off(plain: str, opened: Opened, width: int):
+    page = drawn(opened(plain, viewport={"width": width, "height": 800}))
+    page.evaluate(READ_OUT)
+    stacks = page.locator("#canvas-stacks")
+    stacks.scroll_into_view_if_needed()
+    box = stacks.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 3)
+    page.wait_for_function("window.readOut.some(([text]) => /^[+].* ms: /.test(text))")
+    for text, left, right, room in page.evaluate("window.readOut"):
+        assert left >= 0, text
+        assert right <= room, text

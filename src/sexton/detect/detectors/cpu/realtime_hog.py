@@ -108,15 +108,15 @@ def _beginnings(finding: Finding, window: Window) -> list[float]:
 
 
 def _calm_it(finding: Finding, _window: Window) -> list[Step]:
-    pids = [task.partition("[")[2].rstrip("]") for task in finding.entities.get("task", ())]
-    if not pids:
+    task = next(iter(finding.entities.get("task", ())), "")
+    if not task:
         return []
-    thread = pids[0].rpartition("/")[2]
+    thread = task.partition("[")[2].rstrip("]").rpartition("/")[2]
     # Of a process whose threads took turns, all of them.
     every = "-a " if any(_THREADS in evidence.what for evidence in finding.evidence) else ""
     why = "makes all its threads normal tasks" if every else "makes it a normal task"
     return [
-        Step(f"chrt {every}-p {thread}", "see its policy and priority", READS),
+        Step(f"chrt {every}-p {thread}", f"see the policy and priority of {task}", READS),
         Step(f"chrt {every}-o -p 0 {thread}", why, "low: it loses its precedence"),
     ]
 

@@ -2,7 +2,9 @@
 
 **What is seen.** Lines of the kernel's own watchdogs in its log: ``BUG: soft lockup - CPU#5 stuck
 for 23s! [kubelet:2113]`` (no task switch for 20 s and more), hard lockups (not even timer
-interrupts) and RCU stalls (a core that did not pass a quiescent state for 21 s and more).
+interrupts), RCU stalls (a core that did not pass a quiescent state for 21 s and more) and workqueue
+stalls (the kernel's own workers of a core did not get on for 30 s and more; not every kernel looks
+for them).
 
 **Why it hurts.** Nothing else ran on that core: no NAPI poll, no timers, no heartbeats. It is the
 same problem as `saturated_core`, longer, and reported by the kernel.
@@ -10,8 +12,8 @@ same problem as `saturated_core`, longer, and reported by the kernel.
 **What would make it wrong.** A virtual machine that was paused, migrated or starved by its host
 reports lockups of cores that had nothing to do with it: look for several cores at the same second
 and for steal time. The log is a ring buffer that drops old lines: the finding says how far back it
-goes. The task named is the one that was on the core, which may be the victim of a lock held
-elsewhere.
+goes. A pool of workers that serves several cores names none. The task named is the one that was on
+the core, which may be the victim of a lock held elsewhere.
 
 **Check by hand.** ``dmesg -T | grep -E 'lockup|stall'`` and the stack below each line.
 
@@ -46,7 +48,12 @@ ONE_STALL = Threshold(
     "the watchdog repeats its message every 20 s while a core hangs",
 )
 
-FAMILIES = {"soft_lockup": "soft lockup", "hard_lockup": "hard lockup", "rcu_stall": "RCU stall"}
+FAMILIES = {
+    "soft_lockup": "soft lockup",
+    "hard_lockup": "hard lockup",
+    "rcu_stall": "RCU stall",
+    "workqueue_lockup": "workqueue stall",
+}
 _SHOWN = 8
 
 
@@ -139,7 +146,7 @@ def _evidence(burst: Burst, reach: Reach) -> Evidence:
         f"{FAMILIES[line.event.family]}{where}{age}",
         " by ".join(part for part in (duration(stuck) if stuck else "reported", task) if part),
         "never",
-        "s without a schedule" if stuck else "report",
+        "report" if not stuck else "s" if core is None else "s without a schedule",
         reach.origin,
         stuck or None,
         "the virtual machine itself was paused",

@@ -61,8 +61,8 @@ _WARN, _HARD = Severity.WARNING, Severity.CRITICAL
 #: what to do: ignore it, restart the program, reset the GPU, or restart the node.
 XIDS = {
     8: Meaning("GPU stopped processing", _WARN),
-    13: Meaning("graphics engine exception, usually the program", _APP),
-    31: Meaning("memory page fault, usually the program", _APP),
+    13: Meaning("graphics engine exception (usually the program's fault)", _APP),
+    31: Meaning("memory page fault (usually the program's fault)", _APP),
     32: Meaning("corrupted push buffer", _WARN),
     38: Meaning("driver firmware error", _WARN),
     43: Meaning("the program's work was stopped", _APP),
@@ -83,7 +83,7 @@ XIDS = {
     119: Meaning("GPU firmware (GSP) did not answer", _HARD),
     120: Meaning("GPU firmware (GSP) error", _HARD),
     121: Meaning("chip-to-chip link error, corrected", _NOTE),
-    137: Meaning("NVLink access fault, usually the program", _APP),
+    137: Meaning("NVLink access fault (usually the program's fault)", _APP),
     140: Meaning("unrecovered memory error", _HARD),
     143: Meaning("GPU initialisation failed", _HARD),
     154: Meaning("GPU needs a reset, a drain or a reboot", _WARN),
@@ -94,10 +94,19 @@ XIDS = {
 #: grave it is stands in the line: the driver retries what is not fatal.
 _NVLINK_5 = range(144, 151)
 _NVLINK_NOTED = Meaning("NVLink error, not fatal", _WARN)
+#: Begins what is said of an NVSwitch, which is not a GPU.
+_SWITCH = "NVSwitch "
 _FATAL = re.compile(r"\bFatal\b")
 #: The driver says what the GPU needs from now on; "None" after a reset that helped.
 _RECOVERY = 154
 _NEEDS = re.compile(r" to 0x[0-9a-f]{1,4} \(([\w ]{1,40})\)")
+_NEEDED = {
+    "None": "needs no recovery any more",
+    "GPU Reset Required": "needs a reset",
+    "Node Reboot Required": "needs a reboot of the node",
+    "Drain P2P": "must have no more peer-to-peer work",
+    "Drain and Reset": "must be drained and reset",
+}
 
 
 def _ruled_out(window: Window) -> str:
@@ -145,13 +154,13 @@ def _judged(line: Line) -> Judged | None:
             meaning = Meaning("fatal NVLink error", _HARD) if fatal else _NVLINK_NOTED
         needs = _NEEDS.search(line.text("error") or "") if xid == _RECOVERY else None
         if needs is not None:
-            over = needs[1] == "None"
-            words = "needs no recovery any more" if over else f"needs: {needs[1]}"
-            meaning = Meaning(f"the GPU {words}", _NOTE if over else _WARN)
+            words = _NEEDED.get(needs[1], f"needs: {needs[1]}")
+            meaning = Meaning(f"the GPU {words}", _NOTE if needs[1] == "None" else _WARN)
         return Judged(bus, f"Xid {xid}, {meaning.words}", meaning.severity)
     if sxid is not None:
         fatal = line.text("level") == "Fatal"
-        return Judged(bus, f"SXid {sxid} of an NVSwitch", _HARD if fatal else _APP)
+        grave = "fatal" if fatal else "not fatal"
+        return Judged(bus, f"{_SWITCH}SXid {sxid}, {grave}", _HARD if fatal else _APP)
     if line.number("count") == 0:
         return None
     return Judged(bus, line.text("error") or "uncorrectable memory errors", _HARD)
@@ -170,9 +179,11 @@ def _failed(window: Window, logged: Sequence[Fault]) -> Finding:
     model = f" ({models[worst.thing]})" if models.get(worst.thing) else ""
     task = next(iter(_tasks([worst])), None)
     by = f" in {task}" if task is not None else ""
+    is_switch = worst.what.startswith(_SWITCH)
     report = Report(
-        f"GPU {worst.thing}{model}: {worst.what}{by}, {worst.when}{worst.times}"
-        + and_more(gpus, "GPU"),
+        f"{_SWITCH if is_switch else 'GPU '}{worst.thing}{model}:"
+        f" {worst.what.removeprefix(_SWITCH)}{by}, {worst.when}{worst.times}"
+        + and_more(gpus, "device" if is_switch else "GPU"),
         {"gpu": gpus, "task": _tasks(shown)},
         "someone reset the GPU, or the program caused it",
     )

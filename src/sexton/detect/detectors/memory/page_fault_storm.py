@@ -440,8 +440,8 @@ def _share(who: Used[Process], *, is_major: bool) -> Evidence:
 def _of_core(seen: _Seen, core: int) -> Evidence:
     assert seen.stacks is not None
     return Evidence(
-        f"core {core} held by page faults, and their share of its samples",
-        f"{seen.held[core]:.1f} s, {seen.stacks.share(core):.0f} %",
+        f"core {core} held by page faults",
+        f"{seen.held[core]:.1f} s, {seen.stacks.share(core):.0f} % of its samples",
         f"< {HELD.value:.0f} s",
         "seconds in a row",
         "/proc/stat, perf record",

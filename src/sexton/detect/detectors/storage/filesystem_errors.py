@@ -1,9 +1,9 @@
 """A filesystem stopped working: remounted read-only, shut down, or full of errors.
 
 **What is seen.** Lines of ext4, XFS and btrfs in the kernel log (``Remounting filesystem
-read-only``, ``Shutting down filesystem``, ``forced readonly``, ``EXT4-fs error``), and
-`/proc/self/mountinfo`: a filesystem that is read-only although it was mounted for writing, or that
-became read-only during the window.
+read-only``, ``Shutting down filesystem``, ``forced readonly``, ``EXT4-fs error``, ``csum failed``),
+and `/proc/self/mountinfo`: a filesystem that is read-only although it was mounted for writing, or
+that became read-only during the window.
 
 **Why it hurts.** Every write fails with "Read-only file system" or "Input/output error" from one
 moment to the next. What runs goes on until it writes: checkpoints, logs, container layers. After
@@ -22,7 +22,8 @@ an error (6.12 to 6.14, stable kernels since October 2024), until the line of a 
 
 **What to do.** Look at the disk below it first (`stuck_io`, ``smartctl -a``, the cloud's volume
 status). Move the work away, unmount it, and check it (``e2fsck -f``, ``xfs_repair``): remounting it
-for writing without a check makes the damage larger.
+for writing without a check makes the damage larger. Data that is not what was written (btrfs,
+``csum failed``): ``btrfs scrub start``, restore the file, and test the memory (`memory_errors`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from collections.abc import Sequence
 from shlex import quote
 
 from sexton.detect import kernel_log
+from sexton.detect.block_devices import disk_of
 from sexton.detect.faults import (
     Fault,
     Judged,
@@ -75,7 +77,7 @@ def _look(finding: Finding, _window: Window) -> list[Step]:
         return [Step("findmnt -o TARGET,SOURCE,OPTIONS", "see which mounts are read-only", READS)]
     return [
         Step(
-            f"dmesg -T | grep -F {quote(device)}",
+            f"dmesg -T | grep -F {quote(disk_of(device))}",
             "see what the disk logged before the filesystem failed",
             READS,
         )

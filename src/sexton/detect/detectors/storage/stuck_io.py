@@ -3,8 +3,8 @@
 **What is seen.** Hung tasks in the kernel log (``blocked for more than 120 seconds``), and the task
 that holds the lock they wait for, where the kernel names it (6.15 and later); commands that a disk
 did not answer (NVMe time-outs, frozen ATA ports, offline SCSI disks), disks dropped from a RAID
-array, NFS servers and Lustre targets (FSx) that do not respond, and I/O errors of the block layer,
-each with its device.
+array, NFS servers, Lustre targets (FSx) and SMB servers (Azure Files) that do not respond, and I/O
+errors of the block layer, each with its device.
 Also processes that were in uninterruptible sleep (state D) at every reading of eight seconds and
 more, and used no CPU time, now or earlier in a recording. The share of time in which all tasks
 waited for I/O (`/proc/pressure/io`) is evidence.
@@ -16,11 +16,11 @@ each such task. A checkpoint that does not end holds up all other ranks.
 **What would make it wrong.** Hung tasks wait for whatever they wait for: a mutex of a driver, a
 frozen cgroup, a filesystem frozen for a snapshot (``fsfreeze``) and a stopped FUSE server look
 alike. The owner of a lock is who holds it when the line is written; of a semaphore, who took it
-last. The kernel reports the first ten (`kernel.hung_task_warnings`) and then no more, and none if
-`kernel.hung_task_timeout_secs` is 0. Cloud disks are given years before a time-out is reported
-(``nvme_core.io_timeout=4294967295`` on EC2), so that the log stays silent. State D is read for a
-process's main thread only; a wait that began and ended between two readings is not seen. Errors of
-floppy and optical drives do not count.
+last. An SMB client does not log that its server answers again. The kernel reports the first ten
+(`kernel.hung_task_warnings`) and then no more, and none if `kernel.hung_task_timeout_secs` is 0.
+Cloud disks are given years before a time-out is reported (``nvme_core.io_timeout=4294967295`` on
+EC2), so that the log stays silent. State D is read for a process's main thread only; a wait that
+began and ended between two readings is not seen. Errors of floppy and optical drives do not count.
 
 **Check by hand.** ``ps -eo state,pid,wchan:32,comm | grep ^D``; ``cat /proc/PID/stack``; ``dmesg -T
 | grep -E 'blocked for more|I/O error|timeout'``; ``iostat -x 1``.
@@ -68,7 +68,7 @@ _DROPPED = "dropped from the RAID array"
 _HUNG, _ERRORS = "hung task", "I/O errors"
 _SILENT = "did not respond"
 #: What does not respond, by driver.
-_SERVERS = {"nfs": "NFS server", "lustre": "Lustre target"}
+_SERVERS = {"nfs": "NFS server", "lustre": "Lustre target", "cifs": "SMB server"}
 _IGNORED = re.compile(r"fd\d|sr\d|loop\d")
 _NOT_DATA = frozenset({"DISCARD", "WRITE_ZEROES", "SECURE_ERASE"})
 _GONE = ("controller is down", "Device not ready", "Removing", "Disabling", "offline", "dead")
@@ -158,7 +158,9 @@ def _judged(back: dict[str | None, Line], line: Line) -> Judged | None:
         over = answered is not None and (answered.age_s or 0.0) <= (line.age_s or 0.0)
         # NFS says so only after a minute; a Lustre client reconnects after seconds, and goes on.
         after = Severity.WARNING if driver == "nfs" else Severity.INFO
-        return Judged(device, f"{_SERVERS[driver]} {_SILENT}", after if over else Severity.CRITICAL)
+        # SMB clients do not log that it answers again: it may do so by now.
+        before = Severity.WARNING if driver == "cifs" else Severity.CRITICAL
+        return Judged(device, f"{_SERVERS[driver]} {_SILENT}", after if over else before)
     if line.text("array") is not None:
         return Judged(device, f"{_DROPPED} {line.text('array')}", Severity.WARNING)
     if line.event.family == "disk_timeout":

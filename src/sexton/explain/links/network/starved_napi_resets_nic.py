@@ -27,7 +27,7 @@ _ELSEWHERE = ("wd_expired", "missing_intr")
 @link(
     cause="starved_napi",
     effect="nic_resets",
-    story="the driver stopped waiting and reset the device",
+    story="the driver stopped waiting",
     proof="the driver's own reason for the reset (ethtool -S, suspected_poll_starvation)",
 )
 def join(cause: Finding, effect: Finding, window: Window) -> Bond | None:

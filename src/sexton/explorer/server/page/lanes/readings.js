@@ -53,7 +53,7 @@ export class ReadingSheet {
       pen.textAlign = "left";
       pen.fillStyle = kind === "lines" ? look.soft : look.ink;
       pen.font = isNarrow ? SMALL : LARGE;
-      if (item.heading) pen.fillText(item.heading, left, kind === "lines" ? top + item.height - 4 : top + HEAD + 11);
+      if (item.heading) pen.fillText(item.heading, left, kind === "lines" ? top + item.height - 4 : top + HEAD + 11, this.wide - left - edge);
       pen.textAlign = "right";
       for (const { shown: all, brief } of item.readings) {
         if (all) {
@@ -64,7 +64,7 @@ export class ReadingSheet {
           pen.fillStyle = look.card;
           pen.fillRect(this.wide - edge - long, y, long + edge - 1, ROW_OF);
           pen.fillStyle = look.ink;
-          pen.fillText(shown, this.wide - edge, y + 11);
+          pen.fillText(shown, this.wide - edge, y + 11, this.wide - left - edge);
         }
         y += ROW_OF;
       }
