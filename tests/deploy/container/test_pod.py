@@ -180,7 +180,7 @@ def test_it_reads_what_the_chart_grants(pod: Pod):
     status = json.loads((pod.folder / "recording/status.json").read_text())
     assert status["state"] == "recording"
     read = {"kmsg.log", "bpf.softirq_wait", "tracefs.cgroup_events", "cgroupfs.census"}
-    read |= {"procfs.tasks", "nic.devices", "kubernetes.container_logs"}
+    read |= {"procfs.tasks", "nic.devices", "kubernetes.container_logs", "procfs.interrupts"}
     assert read <= set(status["sources"]["ok"]), status["sources"]
     assert not status["sources"].get("denied")
     assert not status["problem"]

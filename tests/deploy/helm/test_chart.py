@@ -131,7 +131,7 @@ def test_all_sources_off_leaves_one_capability_and_no_writable_kernel_files(helm
     container = agent(made)
     assert container["securityContext"]["capabilities"]["add"] == ["SYSLOG"]
     names = {mount["name"] for mount in container["volumeMounts"]}
-    assert names == {"recording", "tmp", "cgroup", "os-release"}
+    assert names == {"recording", "tmp", "cgroup", "os-release", "interrupts"}
     assert container["args"][4:] == ["--no-probe", "--no-trace", "--no-ring"]
 
 
