@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +11,24 @@ from sexton.errors import CommandError
 from sexton.prevent.kubelet import corrected, differences, judge, running_config
 from tests.prevent.kubelet.test_checks import HEAD, KEPT
 
+REAL = Path(__file__).parents[2] / "fixtures/kubernetes/configz"
+
 
 def served(**config: object) -> str:
     kept = {"kubeReserved": {"memory": "500Mi"}}
     return json.dumps({"kubeletconfig": {**kept, **config}})
+
+
+def test_a_real_kubelet_and_the_file_it_read() -> None:
+    file = judge((REAL / "1.36.yaml").read_text(), "/k.yaml")
+    live = running_config((REAL / "1.36.json").read_text())
+    assert list(differences(live, [file])) == []
+    assert {problem.field for problem in live.problems} == {
+        "authentication.anonymous.enabled", "cgroupDriver", "failCgroupV1",
+    }  # fmt: skip
+    changed = file.text.replace("maxPods: 40", "maxPods: 50")
+    (problem,) = differences(live, [judge(changed, "/k.yaml")])
+    assert "the file says 50, the kubelet runs with 40" in problem.message
 
 
 def test_its_values_are_judged_as_a_files_are() -> None:
