@@ -59,7 +59,9 @@ def default_spec(
     us = os.getpid()
     with (folder / "containerd.log").open("wb") as log:
         server = subprocess.Popen(
-            [tools.of_debian("containerd"), "-c", folder / "config.toml"],
+            # It would make /run/containerd, by which Sexton knows a node with containerd.
+            ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh",
+             tools.of_debian("containerd"), "-c", folder / "config.toml"],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             env={"PATH": f"{tools.of_debian('runc').parent}:{os.environ['PATH']}"},
             preexec_fn=lambda: end_with(us),
