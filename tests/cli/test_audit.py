@@ -209,6 +209,23 @@ def test_kubelets_configuration_is_checked_and_mended(healthy: Tree, tmp_path: P
     assert main(["audit", *root]) == 0
 
 
+def test_what_the_kubelet_runs_with_is_compared(tmp_path: Path, capsys, monkeypatch):
+    served = {"kubeletconfig": {"cgroupDriver": "cgroupfs", "readOnlyPort": 10255}}
+    place, out = tmp_path / "configz.json", tmp_path / "kubelet.json"
+    place.write_text(json.dumps(served))
+    main(
+        ["audit", "--seconds", "0.2", "--json", "--configz", str(place), "--kubelet-out", str(out)]
+    )
+    found = json.loads(capsys.readouterr().out)["kubelet"]
+    live = {each["message"].partition(":")[0] for each in found if each["read_from"] == "/configz"}
+    assert {"cgroupDriver", "readOnlyPort", "systemReserved"} <= live
+    assert json.loads(out.read_text())["readOnlyPort"] == 0
+    for wrong in (["--configz", str(tmp_path / "none")], ["--configz", "/dev/null"]):
+        assert main(["audit", "--seconds", "0.2", *wrong]) == 2
+    assert main(["audit", "--root", str(tmp_path), "--configz", str(place)]) == 2
+    assert "no kubelet runs in an image" in capsys.readouterr().err
+
+
 def test_hostile_names_do_not_reach_the_terminal(tree: Tree, capsys):
     text = "[Unit]\nDescription=\x1b]0;gone\x07\n[Service]\nExecStart=/a\x1b[2J\n"
     tree.unit("evil.service", f"{text}Restart=always\nRestartSec=9\n")

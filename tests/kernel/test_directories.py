@@ -121,14 +121,24 @@ def test_a_pod_with_300_live_cgroups_around_it_never_shows_a_zombie(where):
         assert "run with the host's cgroup namespace" in row["reason"]
 
 
-def test_the_hosts_mounts_left_in_place_change_nothing_about_it():
-    """As `unshare -C` alone does: the whole hierarchy is visible, and still nothing is claimed."""
-    done = subprocess.run(
-        ["unshare", "-C", sys.executable, "-c", POD], capture_output=True, check=True, timeout=60
-    )
-    row, _ = json.loads(done.stdout)
-    assert row["scope"] == "subtree"
-    assert row["version"] == 2 or row["dying"] is None
+def test_a_pod_with_the_hosts_cgroups_mounted_counts_the_node():
+    """As every pod on v2: in a cgroup namespace of its own, which starts at its own cgroup, and
+    with the host's /sys/fs/cgroup, whose root then reads `/../..`."""
+    with scratch_cgroup() as (layout, top):
+        pod = top / "pod"
+        (pod / "init").mkdir(parents=True)
+        inside = pod if layout.version == 1 else pod / "init"
+        script = f"echo $$ > '{inside}/cgroup.procs' && exec unshare -C \"$@\""
+        done = subprocess.run(
+            ["sh", "-c", script, "sh", sys.executable, "-c", POD],
+            capture_output=True, check=True, timeout=60,
+        )  # fmt: skip
+    row, directories = json.loads(done.stdout)
+    assert row["scope"] == "node"
+    assert row["reason"] is None
+    assert row["live"] is not None
+    assert row["dying"] is not None
+    assert directories > 2
 
 
 def census_in_namespace(pod: Path, mount_point: str, version: int | None) -> tuple[dict, int]:

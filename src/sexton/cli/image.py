@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sexton.cure.protected import Rule
     from sexton.host.host import Host
     from sexton.prevent.image import Image
+    from sexton.prevent.kubelet import KubeletFile
 
 #: Unit files and configuration of a directory: a large image has 20 MB of them.
 _DIRECTORY_BYTES, _DIRECTORY_S = 500 << 20, 60
@@ -92,12 +93,13 @@ def protected_rules() -> tuple[Rule, ...]:
     return rules_of(content.decode("utf-8", "surrogateescape"))
 
 
-def write_kubelet(host: Host, path: str) -> None:
-    """Write the corrected kubelet configuration; of several the first that could be parsed."""
+def write_kubelet(host: Host, path: str, running: KubeletFile | None = None) -> None:
+    """Write the corrected kubelet configuration; of several the first that could be parsed, and
+    what the kubelet runs with if there is no file."""
     from sexton.cli.profile.capture import emit
     from sexton.prevent.kubelet import corrected, inspect
 
-    for file in inspect(host):
+    for file in (*inspect(host), *([] if running is None else [running])):
         content = corrected(file)
         if content is not None:
             emit((content.encode("utf-8", "surrogateescape"),), path)

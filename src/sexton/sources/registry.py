@@ -18,7 +18,9 @@ The module's dotted name under `sexton.sources` is the source's id (``procfs.sta
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+import stat
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -91,6 +93,21 @@ class _FileReading(Reading):
         return self._parse(text(self._files, self._path))
 
 
+#: Files that newer kubelets mask with /dev/null in a pod, and where the pod may mount the node's.
+UNMASKED = {"/proc/interrupts": "/host/interrupts"}
+
+
+def _unmasked(host: Host, path: str) -> str:
+    """The file itself, or where the node's is if it is masked here."""
+    other = UNMASKED.get(path)
+    if other is None or not host.live:
+        return path
+    try:
+        return path if stat.S_ISREG(os.stat(path).st_mode) else other
+    except OSError:  # reading it says why
+        return path
+
+
 _found: dict[str, Source] = {}
 Parser = TypeVar("Parser", bound=Callable[[str], Iterable[Row]])
 Opened = TypeVar("Opened", bound=Callable[[Host], Reading])
@@ -112,7 +129,7 @@ def file_source(
             place = path.replace("{self}", host.self_dir)
             if "{net}" in place:
                 place = place.replace("{net}", host.net_dir)
-            return _FileReading(host, place, parse)
+            return _FileReading(host, _unmasked(host, place), parse)
 
         name = parse.__module__.removeprefix(_PACKAGE)
         shown = path.replace("{self}", "/proc/self").replace("{net}", "/proc/net")

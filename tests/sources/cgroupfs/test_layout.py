@@ -153,19 +153,49 @@ def test_a_kernel_without_the_memory_row_is_read_from_its_controllers(tmp_path):
     assert (layout.version, layout.comparable) == (2, True)
 
 
-def test_this_machine_in_a_namespace_gets_advice(tmp_path):
-    class Elsewhere(Tree):
-        def host(self) -> Host:
-            return Host(open_host(str(self.root)).files, live=True)
+class InNamespace(Tree):
+    """This machine, from a cgroup namespace."""
 
-    tree = Elsewhere(tmp_path)
-    tree.write("/proc/self/mountinfo", mounts(V1))
-    tree.write("/proc/cgroups", ON_V1)
-    tree.write(f"{TOP1}/release_agent")
-    (tmp_path / "proc/self/ns").mkdir()
-    (tmp_path / "proc/self/ns/cgroup").symlink_to("cgroup:[4026532711]")
+    def host(self) -> Host:
+        return Host(open_host(str(self.root)).files, live=True)
+
+
+def in_namespace(root, line: str, table: str) -> Tree:
+    tree = InNamespace(root)
+    tree.write("/proc/self/mountinfo", mounts(line))
+    tree.write("/proc/cgroups", table)
+    tree.make(line.split(" ")[1])
+    (root / "proc/self/ns").mkdir()
+    (root / "proc/self/ns/cgroup").symlink_to("cgroup:[4026532711]")
+    return tree
+
+
+def test_this_machine_in_a_namespace_gets_advice(tmp_path):
+    tree = in_namespace(tmp_path, V1, ON_V1)
+    tree.write(f"{TOP1}/notify_on_release", "0\n")
     layout = read_layout(tree.host())
     assert (layout.reason, layout.advice) == ("sexton runs in a cgroup namespace", HOST_NAMESPACE)
+
+
+@pytest.mark.parametrize(
+    ("line", "table", "file", "version"),
+    [
+        (f"/../../..{V1[1:]}", ON_V1, f"{TOP1}/release_agent", 1),
+        (f"/../../../..{V2[1:]}", ON_V2, "/sys/fs/cgroup/cgroup.controllers", 2),
+    ],
+)
+def test_a_pod_with_the_hosts_mount_sees_the_node(tmp_path, line, table, file, version):
+    tree = in_namespace(tmp_path, line, table)
+    tree.write(file, "memory\n")
+    layout = read_layout(tree.host())
+    assert (layout.version, layout.comparable, layout.reason) == (version, True, None)
+
+
+def test_a_pod_with_a_sibling_mounted_does_not(tmp_path):
+    tree = in_namespace(tmp_path, f"/../other{V2[1:]}", ON_V2)
+    tree.write("/sys/fs/cgroup/cgroup.controllers", "memory\n")
+    tree.write("/sys/fs/cgroup/cgroup.type", "domain\n")
+    assert not read_layout(tree.host()).comparable
 
 
 def one(root, line: str, table: str) -> Tree:

@@ -157,9 +157,22 @@ def test_a_flood_keeps_the_newest_events(tmp_path: Path, monkeypatch: pytest.Mon
     assert kernel_log.lines == 500
 
 
+def refuse(*_: object) -> int:
+    raise PermissionError(1, "Operation not permitted")
+
+
+@pytest.fixture
+def no_syslog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without CAP_SYSLOG where kernel.dmesg_restrict is 1."""
+
+    def denied(*_: object) -> int:
+        raise SourceDenied("syslog(2)", "Operation not permitted")
+
+    monkeypatch.setattr(log, "_klogctl", denied)
+
+
+@pytest.mark.usefixtures("no_syslog")
 def test_a_user_who_may_not_look_is_denied_with_a_remedy(monkeypatch: pytest.MonkeyPatch):
-    def refuse(*_: object) -> int:
-        raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(log, "KEPT", ())
     monkeypatch.setattr(os, "open", refuse)
@@ -167,6 +180,7 @@ def test_a_user_who_may_not_look_is_denied_with_a_remedy(monkeypatch: pytest.Mon
         KernelLogReading(open_host()).collect()
 
 
+@pytest.mark.usefixtures("no_syslog")
 def test_a_masked_device_is_absent_and_not_an_empty_log(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(log, "KEPT", ())
     monkeypatch.setattr(log, "PATH", "/dev/null")
@@ -174,6 +188,7 @@ def test_a_masked_device_is_absent_and_not_an_empty_log(monkeypatch: pytest.Monk
         KernelLogReading(open_host()).collect()
 
 
+@pytest.mark.usefixtures("no_syslog")
 def test_denied_live_without_a_kept_log_the_journal_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -197,11 +212,60 @@ def test_denied_live_without_a_kept_log_the_journal_is_read(
     assert len(queries) == 1
 
 
+@pytest.mark.usefixtures("no_syslog")
 def test_denied_live_falls_back_to_the_kept_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(log, "PATH", "/dev/null")
     files = plant(tmp_path, {"/var/log/kern.log": f"Jan 24 08:16:20 n kernel: {RESET}\n"}).files
     events, kernel_log = split(KernelLogReading(Host(files, live=True)).collect())
     assert (len(events), kernel_log.origin) == (1, "/var/log/kern.log")
+
+
+@pytest.mark.root
+def test_without_the_device_the_system_call_gives_the_same_lines(monkeypatch: pytest.MonkeyPatch):
+    """As in a pod with CAP_SYSLOG, which may not open the node's device."""
+    monkeypatch.setattr(log, "EVERY_S", 0.0)
+    ring, called = log.Ring(), log.Syslog()
+    try:
+        whole = list(called.new_lines())
+        of_ring = [line for line in ring.new_lines() if "\n" not in line.message]
+        seen = {(line.mono_us, line.message, line.facility) for line in whole}
+        assert {(line.mono_us, line.message, line.facility) for line in of_ring[-50:]} <= seen
+        mark = f"sexton test {os.getpid()} of syslog(2)"
+        Path(PATH).write_text(f"<6>{mark}\n")
+        (line,) = [line for line in called.new_lines() if line.message == mark]
+        assert line.facility == 1, "a process wrote it"
+        assert not [line for line in called.new_lines() if line.message == mark]
+    finally:
+        ring.close()
+    monkeypatch.setattr(log, "PATH", "/dev/null")
+    _, kernel_log = split(KernelLogReading(open_host()).collect())
+    assert kernel_log.origin == "syslog(2)"
+
+
+def test_a_buffer_that_was_overwritten_between_two_calls_counts_as_lost(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """FAKE: the buffer's content is planted."""
+    buffers = [b"<6>[    1.000000] a\n<6>[    2.000000] b\n"]
+
+    def planted(action: int, buffer: object, length: int) -> int:
+        if buffer is None:
+            return 1 << 10
+        buffer[: len(buffers[-1])] = buffers[-1]
+        return len(buffers[-1])
+
+    monkeypatch.setattr(log, "_klogctl", planted)
+    monkeypatch.setattr(log, "EVERY_S", 0.0)
+    called = log.Syslog()
+
+    def messages() -> list[str]:
+        return [line.message for line in called.new_lines()]
+
+    assert messages() == ["a", "b"]
+    buffers.append(b"<6>[    2.000000] b\n<6>[    3.000000] c\n")
+    assert (messages(), called.seen.lost) == (["c"], 0)
+    buffers.append(b"<6>[    9.000000] x\n<6>[    9.100000] y\n")
+    assert (messages(), called.seen.lost) == (["x", "y"], 1)
 
 
 @pytest.mark.root

@@ -1,5 +1,9 @@
 """`/proc/interrupts`."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from sexton.errors import SourceMalformed
@@ -66,3 +70,31 @@ def test_a_numbered_line_that_lacks_a_cores_count_is_named():
 def test_no_header_is_malformed():
     with pytest.raises(SourceMalformed):
         list(parse(" 1: 3 4  IO-APIC 1-edge  i8042\n"))
+
+
+@pytest.mark.root
+def test_where_a_pods_runtime_masks_it_the_mounted_one_is_read(tmp_path: Path):
+    """Really masked, as the runtime does it, in a mount namespace of its own."""
+    script = f"""
+from sexton.errors import SourceAbsent
+from sexton.host.host import open_host
+from sexton.model.rows.cpu import Interrupt
+from sexton.sources import registry
+(source,) = registry.sources_of(Interrupt)
+registry.UNMASKED["/proc/interrupts"] = {str(tmp_path / "mounted")!r}
+try:
+    print([(row.irq, row.counts) for row in source.open(open_host()).collect()])
+except SourceAbsent as error:
+    print("absent", error.path)
+"""
+    mask = 'mount --bind /dev/null /proc/interrupts && exec "$@"'
+
+    def read() -> str:
+        argv = ["unshare", "--mount", "sh", "-c", mask, "sh", sys.executable, "-c", script]
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.strip()
+
+    assert read() == f"absent {tmp_path / 'mounted'}"
+    (tmp_path / "mounted").write_text("           CPU0\n  4:  7  IO-APIC  4-edge      ttyS0\n")
+    assert read() == "[('4', (7,))]"

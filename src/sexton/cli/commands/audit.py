@@ -10,6 +10,7 @@ is not there; otherwise it is unknown.
   sexton audit --root IMAGE                 a directory, tar, raw disk image or block device
   sexton audit --write-policy agents.toml   write a policy with an owner and expiry per agent
   sexton audit --policy agents.toml         report what has no owner, has expired or is new
+  sexton audit --configz -                  also what the kubelet runs with (standard input)
   sexton audit --since LAST.json            only changes since --json or --save LAST.json
 
 Read-only. Nothing in an image is executed, mounted or unpacked.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from sexton.model.audit import Audit
     from sexton.prevent.audit.changes import Before
     from sexton.prevent.audit.policy import Entry
+    from sexton.prevent.kubelet import KubeletFile
 
 #: An audit of a large node has about one megabyte, a policy far less.
 _MOST_BYTES = 64 << 20
@@ -61,6 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kubelet-out", metavar="FILE", help="write the corrected kubelet configuration"
     )
+    parser.add_argument(
+        "--configz",
+        metavar="FILE",
+        help="what the kubelet runs with: kubectl get --raw /api/v1/nodes/NODE/proxy/configz",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,10 +80,13 @@ def run(args: argparse.Namespace) -> int:
 
     if args.root is not None and args.seconds is not None:
         raise CommandError("--seconds cannot be used with --root: nothing runs in an image")
+    if args.root is not None and args.configz is not None:
+        raise CommandError("--configz cannot be used with --root: no kubelet runs in an image")
     before = _before(args)
     entries = _entries(args.policy) if args.policy is not None else None
     known = _known(args)
-    found, kind = _image(args) if args.root is not None else _node(args)
+    running = None if args.configz is None else _running(args.configz)
+    found, kind = _image(args) if args.root is not None else _node(args, running)
     today = date.today()
     if entries is not None:
         found = policy.check_policy(found, entries, today)
@@ -117,20 +127,36 @@ def _image(args: argparse.Namespace) -> tuple[Audit, str]:
         return replace(found, notes=(*image.notes, *found.notes), unread=unread), image.kind
 
 
-def _node(args: argparse.Namespace) -> tuple[Audit, str]:
+def _running(path: str) -> KubeletFile:
+    """What the kubelet runs with, from a file or (`-`) standard input."""
+    import sys
+
+    from sexton.prevent.kubelet import running_config
+
+    if path == "-":
+        return running_config(sys.stdin.buffer.read(_MOST_BYTES).decode("utf-8", "replace"))
+    content = _text(path)
+    if content is None:
+        raise CommandError(f"{path}: No such file or directory")
+    return running_config(content)
+
+
+def _node(args: argparse.Namespace, running: KubeletFile | None) -> tuple[Audit, str]:
     from sexton.cli.image import protected_rules, write_kubelet
     from sexton.cli.progress import countdown
     from sexton.host.host import open_host
+    from sexton.prevent import kubelet
     from sexton.prevent.audit import audit, wanted_sources
     from sexton.record.sampler import Sampler
 
     span = args.seconds or 5.0
     host = open_host()
-    with Sampler(host, wanted_sources()) as sampler, countdown(span) as tick:
+    beside = bool(kubelet.running(host))
+    with Sampler(host, wanted_sources(beside)) as sampler, countdown(span) as tick:
         window = sampler.run(span, tick)
-    found = audit(host, window, protected_rules())
+    found = audit(host, window, protected_rules(), running)
     if args.kubelet_out is not None:
-        write_kubelet(host, args.kubelet_out)
+        write_kubelet(host, args.kubelet_out, running)
     return found, f"watched for {span:g} s"
 
 

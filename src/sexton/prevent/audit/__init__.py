@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sexton.cure.protected import Rule
 from sexton.host.host import Host
 from sexton.model.audit import Audit, EnabledUnit, KubeletProblem
-from sexton.model.rows.cgroup import CgroupEvent
+from sexton.model.rows.cgroup import CgroupEvent, WalkCost
 from sexton.model.rows.node import Node
 from sexton.model.rows.task import Process, ProcessCgroup
 from sexton.model.rows.unit import RestartMark, ServiceManager, Unit
@@ -20,19 +20,26 @@ from sexton.prevent.audit.enabled import Enabled
 from sexton.prevent.audit.evidence import Evidence, gather
 from sexton.prevent.audit.judge import Context, Judge
 from sexton.prevent.audit.unit_files import UnitTree
-from sexton.prevent.kubelet import check_flags, flags_of, inspect
+from sexton.prevent.kubelet import KubeletFile, check_flags, differences, flags_of, inspect
 from sexton.sources.registry import Source, sources_of
 from sexton.sources.services import usage_source
 
 
-def wanted_sources() -> tuple[Source, ...]:
-    """The sources a live audit needs."""
+def wanted_sources(kubelet: bool = False) -> tuple[Source, ...]:
+    """The sources a live audit needs; beside a `kubelet` also what its reads cost."""
     kinds = (Unit, RestartMark, Node, Process, ProcessCgroup, CgroupEvent)
-    return (*sources_of(*kinds), usage_source())
+    costs = sources_of(WalkCost) if kubelet else ()
+    return (*sources_of(*kinds), *costs, usage_source())
 
 
-def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = ()) -> Audit:
-    """Judge a live node (`window` holds what was sampled of it) or an image's tree."""
+def audit(
+    host: Host,
+    window: Window | None = None,
+    protected: Sequence[Rule] = (),
+    running: KubeletFile | None = None,
+) -> Audit:
+    """Judge a live node (`window` holds what was sampled of it) or an image's tree. `running`: what
+    its kubelet runs with, if that was given."""
     tree = UnitTree(host.files)
     enabled = Enabled(tree, _systemd(window))
     seen = gather(host, window) if window is not None else Evidence()
@@ -41,7 +48,7 @@ def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = 
     judge = Judge(Context(host.files, seen, _running(seen) | starting), tuple(protected))
     names = _judged(enabled.units, seen)
     by_name |= {name: enabled.manual(name) for name in names if name not in by_name}
-    problems, unread = _kubelet(host)
+    problems, unread = _kubelet(host, running, window)
     place = host.root
     if window is not None:
         place = window.node.hostname if window.node else "this node"
@@ -60,7 +67,9 @@ def audit(host: Host, window: Window | None = None, protected: Sequence[Rule] = 
     )
 
 
-def _kubelet(host: Host) -> tuple[tuple[KubeletProblem, ...], tuple[str, ...]]:
+def _kubelet(
+    host: Host, running: KubeletFile | None, window: Window | None
+) -> tuple[tuple[KubeletProblem, ...], tuple[str, ...]]:
     """Problems in kubelet's configuration and flags, and files that could not be read."""
     flags = flags_of(host)
     files = inspect(host, flags)
@@ -74,11 +83,29 @@ def _kubelet(host: Host) -> tuple[tuple[KubeletProblem, ...], tuple[str, ...]]:
         for file in files
         for problem in file.problems
     ]
-    for flag, problem in check_flags(flags):
+    if running is not None:
+        known = {problem.field for file in files for problem in file.problems}
+        new = (each for each in running.problems if each.field not in known)
+        found += [
+            KubeletProblem(each.level, f"{each.field}: {each.message}", running.path)
+            for each in (*differences(running, files), *new)
+        ]
+    for flag, problem in check_flags(flags, _read_s(window)):
         message = f"{problem.field}={flag.value}: {problem.message}"
         found.append(KubeletProblem(problem.level, message, flag.read_from))
     unread = tuple(f"{file.path}: {file.unread}" for file in files if file.unread)
     return tuple(found), unread
+
+
+def _read_s(window: Window | None) -> float | None:
+    """What one read of the root's `memory.stat` takes here, measured or estimated."""
+    rows = None if window is None else window.latest(WalkCost)
+    costs = [
+        row.estimate_s if row.root_s is None else row.root_s
+        for row in rows or ()
+        if row.file == "memory.stat"
+    ]
+    return max(costs, default=None)
 
 
 def _judged(enabled: Sequence[EnabledUnit], seen: Evidence) -> list[str]:

@@ -12,8 +12,9 @@ from sexton.prevent.kubelet.config import (
     running,
 )
 from sexton.prevent.kubelet.correction import corrected
+from sexton.prevent.kubelet.live import differences, running_config
 
 __all__ = (
     "ERROR", "NOTE", "WARNING", "Flag", "KubeletFile", "Problem", "check_flags", "corrected",
-    "flags_of", "inspect", "is_installed", "judge", "running",
+    "differences", "flags_of", "inspect", "is_installed", "judge", "running", "running_config",
 )  # fmt: skip

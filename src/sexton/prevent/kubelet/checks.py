@@ -378,6 +378,18 @@ def _hard_eviction(config: Settings) -> Iterator[Problem]:
         yield config.problem(WARNING, "evictionHard.memory.available", message)
 
 
+def _soft_eviction(config: Settings) -> Iterator[Problem]:
+    hard = config.map("evictionHard")
+    for signal, amount in config.map("evictionSoft").items():
+        soft, limit = threshold(amount), threshold(hard.get(signal) or DEFAULT_HARD.get(signal, ""))
+        if soft and limit and soft[1] == limit[1] and soft[0] <= limit[0]:
+            message = (
+                "is not above the hard threshold: pods are killed without their grace period before"
+                " the soft one is reached"
+            )
+            yield config.problem(WARNING, f"evictionSoft.{signal}", message)
+
+
 def _with_defaults(config: Settings, lost: Iterable[str]) -> Fix | None:
     """The complete `evictionHard`; `None` if some values are not strings or need quoting."""
     whole = config.values["evictionHard"]
@@ -503,6 +515,23 @@ def _images(config: Settings) -> Iterator[Problem]:
         name = "imageGCHighThresholdPercent" if high is not None else "imageGCLowThresholdPercent"
         message = f"the high threshold must be above the low one: {_REFUSES}"
         yield config.problem(ERROR, name, message)
+    if high == 100:
+        message = (
+            "images are never removed by their disk use, only under disk pressure, when pods are"
+            " about to be evicted; the default is 85"
+        )
+        yield config.problem(WARNING, "imageGCHighThresholdPercent", message)
+    evicted = threshold(config.map("evictionHard").get("imagefs.available", "15%"))
+    if high is not None and high < 100 and evicted and evicted[1] and high > 100 - evicted[0]:
+        message = (
+            f"images are removed at {high:g} % used, pods evicted at {100 - evicted[0]:g} %"
+            " (evictionHard.imagefs.available): eviction comes first"
+        )
+        yield config.problem(WARNING, "imageGCHighThresholdPercent", message)
+    least, most = config.seconds("imageMinimumGCAge"), config.seconds("imageMaximumGCAge")
+    if most and most <= (120.0 if least is None else least):
+        message = f"must be longer than imageMinimumGCAge (2m by default): {_REFUSES}"
+        yield config.problem(ERROR, "imageMaximumGCAge", message)
     pulls = config.number("maxParallelImagePulls")
     if pulls is not None and pulls > 1 and config.values.get("serializeImagePulls") is not False:
         message = f"more than 1 needs serializeImagePulls: false: {_REFUSES}"
@@ -525,6 +554,7 @@ def _access(config: Settings) -> Iterator[Problem]:
 _CHECKS: tuple[Callable[[Settings], Iterator[Problem]], ...] = (
     _evictions,
     _hard_eviction,
+    _soft_eviction,
     _reserved,
     _managers,
     _enforcement,
@@ -535,8 +565,11 @@ _CHECKS: tuple[Callable[[Settings], Iterator[Problem]], ...] = (
 )
 
 
-def check_flags(flags: Iterable[Flag]) -> Iterator[tuple[Flag, Problem]]:
-    """Problems with start flags that have no field in the file."""
+def check_flags(
+    flags: Iterable[Flag], read_s: float | None = None
+) -> Iterator[tuple[Flag, Problem]]:
+    """Problems with start flags that have no field in the file. `read_s`: what one read of the
+    root's memory statistics takes on this node, if that is known."""
     for flag in flags:
         period = duration(flag.value)
         if flag.name == "housekeeping-interval" and period is not None and period < HOUSEKEEPING_S:
@@ -544,6 +577,11 @@ def check_flags(flags: Iterable[Flag]) -> Iterator[tuple[Flag, Problem]]:
                 f"reads the memory statistics of every container every {seconds(period)};"
                 " with many dying memcgs each read keeps a core busy; the default is 10s"
             )
+            if read_s is not None and period > 0:
+                message += (
+                    f". One read at the root takes {seconds(read_s)} here: {read_s / period:.2%} of"
+                    f" a core at this interval, {read_s / HOUSEKEEPING_S:.3%} at the default"
+                )
             yield flag, Problem(WARNING, "--housekeeping-interval", message)
         elif flag.name == "feature-gates" and "CgroupV2=" in flag.value:
             message = f"CgroupV2 has never been a feature gate: {_REFUSES}"

@@ -6,17 +6,17 @@ is bound to; 0 is v2) and, on v2, ``cgroup.controllers``. `stat -f` does not hel
 
 ``/proc/cgroups`` counts the whole node from inside any namespace, while the directories there are
 only a subtree's, and mountinfo's root still reads ``/``: a pod that subtracts would invent a
-thousand zombies. So the two are `comparable` only if all of these hold:
+thousand zombies. So the two are `comparable` only if both of these hold:
 
-- the cgroup namespace is the initial one, ``cgroup:[4026531835]`` (PROC_CGROUP_INIT_INO in
-  include/linux/proc_ns.h);
-- the mount shows the hierarchy from its root;
+- the mount shows the hierarchy from its root: mountinfo's root reads ``/``, or ``/../..`` if we are
+  in a cgroup namespace (every pod on v2 is) and the host's tree is mounted, since the kernel prints
+  it relative to the *reader's* namespace;
 - the directory itself looks like a root: on v1 it alone has ``release_agent`` and
   ``cgroup.sane_behavior``, on v2 it alone lacks ``cgroup.type`` and ``cgroup.events``
-  (CFTYPE_ONLY_ON_ROOT and CFTYPE_NOT_ON_ROOT in kernel/cgroup).
+  (CFTYPE_ONLY_ON_ROOT and CFTYPE_NOT_ON_ROOT in kernel/cgroup). A namespace's root is none.
 
-Through ``--root`` the same holds for the host's first process. There the mount's root may read
-``/../..``: the kernel prints it relative to the *reader's* namespace.
+Through ``--root`` the host's first process must also be in the initial cgroup namespace,
+``cgroup:[4026531835]`` (PROC_CGROUP_INIT_INO in include/linux/proc_ns.h): a tree may be a copy.
 """
 
 from __future__ import annotations
@@ -171,11 +171,10 @@ def _chosen(host: Host, hierarchy: str, version: int, mounts: Sequence[Mount]) -
 def _objection(host: Host, mount: Mount, looks: bool | None) -> tuple[str, str] | None:
     """Why a node-wide count is impossible, and what would help."""
     namespace = _namespace(host)
-    if namespace not in (None, INITIAL_NAMESPACE):
+    if namespace not in (None, INITIAL_NAMESPACE) and not (host.live and looks is True):
         who = "sexton" if host.live else "the host's first process"
         return f"{who} runs in a cgroup namespace", HOST_NAMESPACE
-    upwards = not host.live and mount.root.strip("/.") == ""
-    if mount.root != "/" and not upwards:
+    if mount.root.strip("/.") != "":
         return f"only {printable(mount.root)} of the hierarchy is mounted", HOST_MOUNT
     if looks is True:
         return None

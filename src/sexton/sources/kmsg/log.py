@@ -19,8 +19,17 @@ after a suspend older lines come out too late, and over weeks they drift by seco
 There is one ring per kernel: a tree with the boot id of this boot (the host's, mounted in a
 container) has ours. For any other tree a saved log is read: `/commands/kmsg`, `/commands/dmesg` or
 `/commands/journal_k` of a collected archive, else `/var/log/kern.log` or `/var/log/dmesg`. The
-first of these that exists is read; later readings give only what is new. On the node itself they
-replace a ring that may not be read, and after them the journal's last hour.
+first of these that exists is read; later readings give only what is new. On the node itself
+`syslog(2)` replaces a ring that may not be read, then these files, then the journal's last hour.
+
+`syslog(2)`, which `dmesg -S` uses, needs no device: a pod that is not privileged may not open the
+node's `/dev/kmsg`, whatever it mounts, since its devices are limited. Each call gives the whole
+buffer, as text::
+
+    <6>[    0.004000] x86/fpu: Supporting XSAVE feature 0x001: 'x87 floating point registers'
+    <14>[   12.701177] a line that a process wrote
+
+It has no sequence numbers. If the last line of one call is not in the next, at least one was lost.
 
 Only lines in the catalogue become rows. `KernelLog` counts since the source was opened: lines seen,
 the oldest one's time, records lost. Each reading is limited in bytes, lines and time; the rest
@@ -33,6 +42,7 @@ comes with the next one, or is lost and counted.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
@@ -69,8 +79,10 @@ MOST_BYTES = 4 << 20
 MOST_LINES = 200_000
 MOST_SECONDS = 0.4
 MOST_EVENTS = 20_000
-#: How often the journal is read, if it replaces the ring.
-JOURNAL_EVERY_S = 5.0
+#: How often the journal or the whole buffer is read, if it replaces the ring.
+EVERY_S = 5.0
+#: From the kernel's include/linux/syslog.h.
+_READ_ALL, _SIZE_BUFFER = 3, 10
 
 
 @source(
@@ -86,7 +98,7 @@ class KernelLogReading(Reading):
     def __init__(self, host: Host, trust_user_records: bool = False) -> None:
         super().__init__(host)
         self._recogniser = Recogniser(trust_user_records)
-        self._log: Ring | Kept | Journal | None = None
+        self._log: Ring | Syslog | Kept | Journal | None = None
         self._lines = 0
         self._oldest_us: int | None = None
 
@@ -175,6 +187,49 @@ class Ring:
                 yield line
 
 
+class Syslog:
+    """The live buffer through a system call, where the device may not be opened.
+
+    Read rarely, since each call copies all of it.
+    """
+
+    path = "syslog(2)"
+
+    def __init__(self) -> None:
+        self.seen = Seen()
+        self._bytes = min(_klogctl(_SIZE_BUFFER, None, 0), 4 * MOST_BYTES)
+        self._before = ""
+        self._pending: str | None = self._read()
+
+    def new_lines(self) -> Iterator[LogLine]:
+        """Lines not seen yet."""
+        if self._pending is None and time.monotonic() - self._read_s >= EVERY_S:
+            self._pending = self._read()
+        content, self._pending = self._pending, None
+        if not content:
+            return iter(())
+        fresh = _after(self._before, content)
+        if self._before and fresh == content:
+            self.seen.lost += 1
+        self._before = content
+        return parse_log(fresh[-MOST_BYTES:])
+
+    def _read(self) -> str:
+        self._read_s = time.monotonic()
+        buffer = ctypes.create_string_buffer(self._bytes)
+        length = _klogctl(_READ_ALL, buffer, self._bytes)
+        return buffer.raw[:length].decode("utf-8", "surrogateescape")
+
+
+def _klogctl(action: int, buffer: ctypes.Array[ctypes.c_char] | None, length: int) -> int:
+    """`syslog(2)`, which libc calls klogctl."""
+    found: int = ctypes.CDLL(None, use_errno=True).klogctl(action, buffer, length)
+    if found < 0:
+        code = ctypes.get_errno()
+        raise failure(Syslog.path, OSError(code, os.strerror(code)))
+    return found
+
+
 class Kept:
     """A log saved as a file: the first one that exists, and only its new part."""
 
@@ -225,7 +280,7 @@ class Journal:
 
     def new_lines(self) -> Iterator[LogLine]:
         """Lines not given yet."""
-        if self._pending is None and time.monotonic() - self._read_s >= JOURNAL_EVERY_S:
+        if self._pending is None and time.monotonic() - self._read_s >= EVERY_S:
             self._pending = self._read()
             self._read_s = time.monotonic()
         lines, self._pending = self._pending or [], None
@@ -264,12 +319,16 @@ def same_kernel(host: Host) -> bool:
         return False
 
 
-def _open(host: Host) -> Ring | Kept | Journal:
+def _open(host: Host) -> Ring | Syslog | Kept | Journal:
     if not same_kernel(host):
         return Kept(host)
     try:
         return Ring()
     except (SourceAbsent, SourceDenied) as refused:
+        try:
+            return Syslog()
+        except SourceError:
+            pass
         kept = Kept(host)
         try:
             kept.find()

@@ -15,6 +15,8 @@ spaces the drivers' names, with commas if the line is shared: `name` is only tho
 line is unused: it then ends in padding). A named line (`LOC`, `RES`, …) has a
 description instead. `ERR` and `MIS` (`Err` on arm) are one number for the whole machine and no
 core's: not kept. With 256 cores and 2,000 lines the file has megabytes; hence the long period.
+Newer kubelets mask it in pods with ``/dev/null``: then ``/host/interrupts`` is read, where the
+chart mounts the node's.
 
 >>> text = '''           CPU0       CPU2
 ...  36:          0     142463 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0
@@ -41,7 +43,12 @@ PATH = "/proc/interrupts"
 _TOTALS = frozenset({"ERR", "MIS", "Err"})
 
 
-@file_source(PATH, rows=(Interrupt,), period_s=5.0)
+@file_source(
+    PATH,
+    rows=(Interrupt,),
+    period_s=5.0,
+    grant="in a pod: mount the node's /proc/interrupts at /host/interrupts, as the chart does",
+)
 def parse(text: str) -> Iterator[Interrupt]:
     """One row per line that counts by core."""
     lines = text.split("\n")
