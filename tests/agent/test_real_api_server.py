@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sexton.agent.access import HOST, PORT, from_kubeconfig, in_cluster
-from sexton.agent.client import ApiServer
+from sexton.cluster.access import HOST, PORT, from_kubeconfig, in_cluster
+from sexton.cluster.client import ApiServer
 from sexton.agent.condition import State
 from sexton.agent.reporter import Reporter
 from sexton.agent.verdict import Cause
