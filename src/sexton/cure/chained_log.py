@@ -9,7 +9,7 @@ rewrite all of it: keep the hash of a late entry elsewhere and compare (`verify(
 Entries removed at the end are found by ``NAME.head``, which holds the number and the hash of the
 last entry.
 
-A line that a crash cut off stays. The next entry stands on a line of its own and names it by its
+A line that a crash cut off stays; if only its newline is missing, it is an entry. The next entry stands on a line of its own and names it by its
 hash (`torn`), so that a changed entry cannot pass for one.
 """
 
@@ -63,13 +63,13 @@ def append(directory: int, name: str, content: Mapping[str, Any]) -> bool:
     with _locked(directory, name) as log:
         size = os.fstat(log).st_size
         seq, prev, torn = _end_of(directory, name, log, size)
+        apart = b"\n" if size and os.pread(log, 1, size - 1) != b"\n" else b""
         place: dict[str, Any] = {"seq": seq + 1, "prev": prev}
         if torn:
             place["torn"] = hashlib.sha256(torn).hexdigest()
         line = json.dumps({**place, **content}, separators=(",", ":")).encode("ascii")
         digest = hashlib.sha256(line).hexdigest()
         whole = line[:-1] + f',"hash":"{digest}"}}\n'.encode("ascii")
-        apart = b"\n" if torn and not torn.endswith(b"\n") else b""
         _write(log, apart + whole)
         os.fsync(log)
         _write_head(directory, name, f"{seq + 1} {digest}\n")
@@ -106,7 +106,7 @@ def _end_of(directory: int, name: str, log: int, size: int) -> tuple[int, str, b
     last: Entry | None = None
     while lines and last is None:
         line = lines.pop()
-        last = entry_of(line[:-1]) if line.endswith(b"\n") else None
+        last = entry_of(line.removesuffix(b"\n"))
         if last is None:
             torn.insert(0, line)
     seq, prev = (last.seq, last.hash) if last is not None else (0, NOTHING)
@@ -169,7 +169,7 @@ def verify(log: IO[bytes], head: str | None, known: str = "") -> Checked:
     number = last = 0
     while line := log.readline(_MOST_LINE + 1):
         number += 1
-        entry = entry_of(line[:-1]) if line.endswith(b"\n") else None
+        entry = entry_of(line.removesuffix(b"\n"))
         if entry is None:
             if len(broken) < _MOST_DAMAGE:
                 broken.append(line)

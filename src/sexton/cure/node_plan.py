@@ -35,7 +35,9 @@ class NodeWishes:
     @property
     def rights(self) -> tuple[Right, ...]:
         """What RBAC must grant for them, beside reading the Node."""
-        return (PATCH_NODES, LIST_PODS, EVICT) if DRAIN in self.wanted else (PATCH_NODES,)
+        if DRAIN in self.wanted:
+            return (PATCH_NODES, LIST_PODS, EVICT)
+        return (PATCH_NODES,) if self.wanted else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,27 +118,24 @@ class NodeState(NamedTuple):
 TAINT = {"key": "sexton.dev/fix", "value": "in-progress", "effect": "NoSchedule"}
 
 
-def state_from_json(value: Any) -> NodeState:
-    """What `_asdict` gave, after JSON."""
-    try:
-        pods = tuple(Pod(*pod) for pod in value["pods"])
-        return NodeState(**{**value, "pods": pods, "missing": tuple(value["missing"])})
-    except (TypeError, KeyError) as error:
-        raise SourceMalformed("Node", 0, f"{type(error).__name__}: {error}") from None
-
-
 @dataclass(slots=True)
 class Cluster:
-    """The API server, with a credential. `dry`: the server checks each request and does nothing."""
+    """The API server, with a credential. `dry`: the server checks each request and does nothing.
+
+    `ahead_s`: how far its clock was ahead of ours in its last answer; it counts whole seconds.
+    """
 
     connect: Callable[[], ApiServer]
     dry: bool = False
+    ahead_s: float | None = None
 
     def call(self, ask: Callable[[ApiServer], Answer]) -> Answer:
         """One request on a connection of its own: minutes may pass between two."""
         try:
             with self.connect() as server:
-                return ask(server)
+                answer = ask(server)
+                self.ahead_s = None if answer.unix is None else answer.unix - time.time()
+                return answer
         except Unreachable as error:
             raise SourceTimeout(SERVER, printable(str(error))) from None
 
@@ -223,14 +220,14 @@ class Cluster:
         """For a plan; with the `rights` that the credential lacks."""
         node = self.node(name)
         missing = tuple(str(right) for right in rights if not self._may(right))
-        pods = () if str(LIST_PODS) in missing else self.pods(name)
+        listed = LIST_PODS in rights and str(LIST_PODS) not in missing
         return NodeState(
             name,
             metadata(node, "uid"),
             boot_id(node),
             is_cordoned(node),
             TAINT in taints(node),
-            pods,
+            self.pods(name) if listed else (),
             missing,
         )
 
