@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from sexton.cluster.access import HOST, PORT, from_kubeconfig, in_cluster
-from sexton.cluster.client import ApiServer
 from sexton.agent.condition import State
 from sexton.agent.reporter import Reporter
 from sexton.agent.verdict import Cause
+from sexton.cluster.access import HOST, PORT, from_kubeconfig, in_cluster
+from sexton.cluster.client import ApiServer
 from tests.deploy.peers import until
 from tests.support.kubernetes import ROOT, Cluster, programs
 

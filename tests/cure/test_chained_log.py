@@ -216,7 +216,10 @@ def test_killed_at_any_moment_every_entry_that_was_returned_from_is_there(tmp_pa
 def test_the_command_verifies_and_shows(tmp_path):
     folder = str(tmp_path / "state")
     state = State(folder)
-    assert "nothing has been logged" in sexton("audit-log", "verify", "--state", folder).stdout.decode()
+    assert (
+        "nothing has been logged"
+        in sexton("audit-log", "verify", "--state", folder).stdout.decode()
+    )
     state.make()
     for event in ("one", "two"):
         log_event(state, event, why="because\x1b[2J")

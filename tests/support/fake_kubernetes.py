@@ -7,6 +7,7 @@ For what a real one cannot be made to do at a given moment. The real one is in
 from __future__ import annotations
 
 import copy
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +17,6 @@ from sexton.cluster.client import MERGE, Answer, Unreachable
 from sexton.cure.nodes import Cluster
 
 NODE = "node-a"
-POD = {"kind": "ReplicaSet", "controller": True}
 
 
 def pod(name: str, *, owner: str = "ReplicaSet", node: str = NODE, **more: Any) -> dict[str, Any]:
@@ -46,6 +46,7 @@ class FakeKubernetes:
 
     def __init__(self, *nodes: dict[str, Any]) -> None:
         self._version = 0
+        self._lock = threading.Lock()
         self.things: dict[str, dict[str, Any]] = {}
         self.calls: list[str] = []
         self.on: Callable[[str, str], Answer | None] = lambda verb, path: None
@@ -116,7 +117,10 @@ class FakeKubernetes:
 
     def _call(self, verb: str, path: str, do: Callable[[], Answer]) -> Answer:
         self.calls.append(f"{verb} {path}")
-        answer = self.on(verb, path) or do()
+        answer = self.on(verb, path)
+        if answer is None:
+            with self._lock:
+                answer = do()
         return answer._replace(unix=time.time() + self.ahead_s)
 
     def _conflict(self, path: str, body: Mapping[str, Any]) -> Answer | None:

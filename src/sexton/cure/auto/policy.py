@@ -28,7 +28,7 @@ WEEK_S = 7 * 86_400.0
 _NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 _LABEL = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _VALUE = r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
-_REQUIREMENT = re.compile(rf"!?{_LABEL}|{_LABEL}(==?|!=){_VALUE}")
+_REQUIREMENT = re.compile(rf"!?{_LABEL}|{_LABEL}(==?|!=){_VALUE}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _rule(table: _Table) -> Rule:
 def _pool(table: _Table) -> Pool:
     selector = table.text("selector")
     for requirement in selector.split(","):
-        if not _REQUIREMENT.fullmatch(requirement.strip(), re.ASCII):
+        if not _REQUIREMENT.fullmatch(requirement.strip()):
             raise table.error(f"{requirement.strip()!r} is not a label requirement (KEY=VALUE)")
     pool = Pool(
         ",".join(part.strip() for part in selector.split(",")),

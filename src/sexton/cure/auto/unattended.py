@@ -250,10 +250,12 @@ class Unattended:
 
 
 def _why_not_this(view: NodeView, boot_id: str) -> str:
-    """Why the Node cannot be told to be this machine."""
+    """Why the Node is not this machine, as far as is known, or is out of service already."""
     state = view.state
     if state is None:
         return view.why_not
     if state.boot_id != boot_id:
         return f"Node {state.name} is another machine, or its kubelet has not reported this boot"
+    if state.cordoned:
+        return f"Node {state.name} is cordoned already"
     return ""
