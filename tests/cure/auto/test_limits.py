@@ -122,12 +122,7 @@ def test_a_clock_that_is_off():
     fake = FakeKubernetes()
     cluster = fake.cluster()
     assert "does not give its time" in clock_wrong(cluster)
-    for ahead_s, words in (
-        (0.0, ""),
-        (20.0, ""),
-        (3600.0, "behind"),
-        (-3600.0, "ahead of"),
-    ):
+    for ahead_s, words in ((0.0, ""), (20.0, ""), (3600.0, "behind"), (-3600.0, "ahead of")):
         fake.ahead_s = ahead_s
         cluster.node(NODE)
         assert words in clock_wrong(cluster)

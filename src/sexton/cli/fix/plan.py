@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     from sexton.reports.text.fix import plan_shell, plan_text
 
     rules = rules_of(args)
-    node = _node_view(args)  # first: what reads a recording has no network
+    node = _node_view(args)  # before a recording of others is read
     diagnosis, window = diagnosed(args)
     # A silence is about alarms; a plan lists all there is to fix.
     loud = tuple(replace(finding, silenced=None) for finding in diagnosis.findings)

@@ -1,5 +1,8 @@
-"""What a policy allows to do about a diagnosis. It reads a recording, so it has no network: the
-steps on the Node are added by the process that has one (`sexton.cure.auto.unattended`)."""
+"""What a policy allows to do about a diagnosis.
+
+Made by a process that reads a recording, and so is given no credential: the steps on the Node are
+added by the process that has one (`sexton.cure.auto.unattended`).
+"""
 
 from __future__ import annotations
 
