@@ -76,6 +76,10 @@ class Site:
         }  # fmt: skip
         thing = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}
         self.kubectl("create", "-f", "-", given=json.dumps(thing))
+        # As a kubelet reports it: budgets do not protect pods that never ran.
+        ready = {"type": "Ready", "status": "True"}
+        status = json.dumps({"status": {"phase": "Running", "conditions": [ready]}})
+        self.kubectl("patch", "pod", name, "--subresource=status", "-p", status)
 
     @property
     def pods(self) -> list[str]:
@@ -108,10 +112,13 @@ class Site:
         return Api(lambda: kind(access))
 
     def token(self, account: str = ACCOUNT, namespace: str = "sexton") -> Path:
-        """A kubeconfig with the token of a pod on the Node."""
+        """A kubeconfig with the token of a DaemonSet's pod on the Node."""
         pod = f"fix-{self.name}"
+        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "x", "uid": "1-2-3"}
+        about = {"ownerReferences": [{**owner, "controller": True}]}
         thing = {
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod, "namespace": namespace},
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": pod, "namespace": namespace, **about},
             "spec": {
                 "nodeName": self.name, "serviceAccountName": account,
                 "containers": [{"name": "c", "image": "none"}],
@@ -139,8 +146,11 @@ class Site:
 
     def sexton(self, *arguments: str, code: str = RUN) -> subprocess.CompletedProcess[str]:
         """`sexton …` in a process of its own, which may be killed."""
-        argv = [sys.executable, "-c", code, str(self.folder / "node.lock"), *arguments]
+        argv = self.argv(*arguments, code=code)
         return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+
+    def argv(self, *arguments: str, code: str = RUN) -> list[str]:
+        return [sys.executable, "-c", code, str(self.folder / "node.lock"), *arguments]
 
     def save(self, made: Plan) -> list[str]:
         """The arguments that apply it."""
