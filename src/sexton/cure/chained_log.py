@@ -9,8 +9,9 @@ rewrite all of it: keep the hash of a late entry elsewhere and compare (`verify(
 Entries removed at the end are found by ``NAME.head``, which holds the number and the hash of the
 last entry.
 
-A line that a crash cut off stays; if only its newline is missing, it is an entry. The next entry stands on a line of its own and names it by its
-hash (`torn`), so that a changed entry cannot pass for one.
+A line that a crash cut off stays; if only its newline is missing, it is an entry. The next entry
+stands on a line of its own and names it by its hash (`torn`), so that a changed entry cannot pass
+for one.
 """
 
 from __future__ import annotations

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from sexton.cure.auto.proposal import proposal_from_json
 from tests.cure.auto.test_policy import GOOD
 from tests.support.cli import one_line, sexton
 
 pytestmark = pytest.mark.root
+INCIDENTS = Path(__file__).parents[2] / "incidents"
 
 
 def auto(tmp_path: Path, text: str, *more: str, mode: int = 0o600):
@@ -56,3 +58,24 @@ def test_an_api_server_that_is_not_there_is_a_decision_in_the_log(tmp_path: Path
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     events = [json.loads(line)["event"] for line in log.read_text().splitlines()]
     assert events == ["auto_start", "auto"]
+
+
+def propose(tmp_path: Path, text: str):
+    policy = tmp_path / "policy.toml"
+    policy.write_text(text)
+    policy.chmod(0o600)
+    recording = str(INCIDENTS / "zombies_only-6.18-v1/recording")
+    part = ("--auto-part", "propose", "--policy", str(policy), "--from", recording)
+    return sexton("fix", "auto", *part)
+
+
+def test_the_last_minutes_of_a_recording_are_judged(tmp_path: Path):
+    found = proposal_from_json(propose(tmp_path, GOOD).stdout)
+    assert (found.exit, found.plan) == (1, None)
+    assert found.why == "no rule for cgroup_churn -> zombie_memcgs"
+
+
+def test_a_recording_of_another_boot_is_no_ground_to_act(tmp_path: Path):
+    ended = propose(tmp_path, GOOD.replace("crash_looping_unit", "cgroup_churn"))
+    assert ended.returncode == 2
+    assert "from another node or boot" in one_line(ended.stderr)

@@ -250,6 +250,17 @@ def test_a_healthy_node_asks_the_server_nothing_and_says_so_once(scene: Scene):
     assert [how for how, _ in scene.decisions()] == ["nothing to do", "did not act", "did not act"]
 
 
+@pytest.mark.parametrize(("age_s", "words"), [(900.0, "15 min 0 s old"), (-900.0, "in the future")])
+def test_old_evidence_is_no_reason_to_act(scene: Scene, age_s: float, words: str):
+    good = scene.judge()
+    old = replace(good.plan, evidence_until_unix=time.time() - age_s)
+    scene.judge = lambda: replace(good, plan=old)
+    decision = scene.run()
+    assert decision.how == "did not act"
+    assert words in decision.why
+    assert scene.unchanged
+
+
 def test_a_judge_that_fails_is_a_decision(scene: Scene):
     def judge() -> Proposal:
         raise SourceError("judging", "exit 2")

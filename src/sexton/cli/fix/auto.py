@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="recording",
         metavar="DIR",
-        help="read a recording of this node instead of watching it",
+        help="judge the last five minutes of a recording of this node instead of watching it",
     )
     parser.add_argument(
         "--seconds", type=seconds, metavar="N", help="how long to watch without --from (default 10)"
@@ -200,7 +200,15 @@ def _propose(args: argparse.Namespace, policy: Policy) -> int:
 
     rules = rules_of(args)
     args.around = args.window = args.key = None
-    diagnosis, window = diagnosed(args)
+    if args.recording is None:
+        diagnosis, window = diagnosed(args)
+    else:  # the last minutes, as node-agent: what was hours ago is no reason to act
+        from sexton.cli.window import open_recording
+        from sexton.export.work import judge_last
+
+        if args.seconds is not None:
+            raise CommandError("--seconds has no effect with --from")
+        _, window, diagnosis = judge_last(open_recording(args.recording, live=True))
     context = PlanContext(open_host(), rules, needs=needs_of(diagnosis, window, rules))
     print(propose(diagnosis, window, policy, context).to_json())
     return 0

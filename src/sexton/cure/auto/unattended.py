@@ -37,6 +37,8 @@ from sexton.model.plan import Plan
 from sexton.model.text import printable
 from sexton.model.text import seconds as duration
 
+#: Older evidence is of a recorder that does not run, or of a clock that jumped.
+FRESH_S = 600.0
 #: Events of the audit log: the first pass on this node, and each decision.
 STARTED, DECIDED = "auto_start", "auto"
 NOTHING, HELD_BACK, WOULD = "nothing to do", "did not act", "would act"
@@ -98,7 +100,7 @@ class Unattended:
             how = HELD_BACK if proposal.exit else NOTHING
             return Decision(how, proposal.why, proposal.chain, exit=proposal.exit)
         rule = self._rule(proposal)
-        held = list(self._held_back())
+        held = [*_outdated(proposal.plan), *self._held_back()]
         if held:
             return Decision(HELD_BACK, "; ".join(held), proposal.chain)
         plan, only, why = self._completed(proposal, rule)
@@ -247,6 +249,12 @@ class Unattended:
                     how, why = str(line.get("how", "")), str(line.get("why", ""))
                     self._last = Decision(how, why, exit=0)
         return self._last
+
+
+def _outdated(plan: Plan) -> Iterator[str]:
+    age_s = time.time() - plan.evidence_until_unix
+    if not -FRESH_S < age_s < FRESH_S:
+        yield f"its evidence is {duration(abs(age_s))} {'old' if age_s > 0 else 'in the future'}"
 
 
 def _why_not_this(view: NodeView, boot_id: str) -> str:
