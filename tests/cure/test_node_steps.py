@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,12 +11,15 @@ import pytest
 from sexton.cluster.client import Answer
 from sexton.cure.node_plan import CORDON, DRAIN, TAINT, NodeWishes, node_steps, read_view
 from sexton.cure.nodes import EMPTYDIR, UNMANAGED, Cluster
+from sexton.cure.plan import PlanContext, make_plan
 from sexton.cure.preconditions import Probes, why_unmet
 from sexton.cure.remedies import cordon_node, drain_node, taint_node
 from sexton.cure.remedy import StepContext
 from sexton.cure.writer import DryWriter
 from sexton.errors import CommandError, SourceError
 from sexton.host.host import open_host
+from sexton.model.window import Window
+from tests.cure.auto.test_proposal import diagnosis
 from tests.support.fake_kubernetes import AWAY, NODE, FakeKubernetes, node, pod
 
 BOOT = "boot-1"
@@ -375,6 +379,21 @@ def test_the_proof_is_what_the_server_says():
     do(fake, found)
     assert [probes.read(step.proof[0].probe) for step in found.steps] == ["yes", "yes", "0"]
     assert why_unmet(Probes(open_host()), found.steps[0].preconditions[0]).count("--kubeconfig")
+
+
+def test_they_come_before_all_other_steps_of_a_plan_and_only_where_there_is_a_problem():
+    fake = FakeKubernetes()
+    fake.add_pod(pod("app"))
+    found = diagnosis()
+    assert found.node is not None
+    fake.node()["status"]["nodeInfo"]["bootID"] = found.node.boot_id
+    view = read_view(fake.cluster(), NODE, NodeWishes(frozenset((DRAIN, TAINT))))
+    context = PlanContext(open_host(), node=view)
+    made = make_plan(found, Window({}), context)
+    assert [step.id for step in made.steps][:3] == ["1-cordon", "2-taint", "3-drain"]
+    assert f"{NODE} stays out of service after apply" in " ".join(made.notes)
+    healthy = replace(found, findings=(), chains=())
+    assert make_plan(healthy, Window({}), context).steps == ()
 
 
 def test_an_undo_that_cannot_reach_the_server_says_so():

@@ -107,6 +107,7 @@ def node_steps(view: NodeView, boot_id: str) -> NodeSteps:
             f"{state.name} stays out of service after apply: sexton fix rollback undoes everything;"
             f" kubectl uncordon {state.name} only returns it to service"
         )
+        found.notes.append("apply and rollback reach the API server by the same --kubeconfig")
     return found
 
 

@@ -199,6 +199,13 @@ def _future(scene: Scene) -> None:
         stream.write('{"kind":"end","unix":9999999999,"how":"complete","why":""}\n')
 
 
+def _renamed(scene: Scene) -> None:
+    thing = scene.fake.things.pop(f"/api/v1/nodes/{NODE}")
+    thing["metadata"]["name"] = "renamed"
+    scene.fake.put_thing("/api/v1/nodes/renamed", thing)
+    scene.fake.put_thing(f"/api/v1/nodes/{NODE}-2", node(f"{NODE}-2"))
+
+
 WHY_NOT: dict[str, Callable[[Scene], None]] = {
     "max_nodes is 1": _cordoned,
     "the kill switch is on": _switched,
@@ -211,6 +218,7 @@ WHY_NOT: dict[str, Callable[[Scene], None]] = {
     "the credential lacks: create pods/eviction": _denied,
     "the audit log is damaged": _damaged,
     "is in the future": _future,
+    "Node node-a: 404": _renamed,
 }
 
 
@@ -221,7 +229,9 @@ def test_it_does_not_act_and_says_why(scene: Scene, words: str):
     assert (decision.how, decision.exit) == ("did not act", 1)
     assert words in decision.why
     assert decision.why.isprintable()
-    assert scene.unchanged
+    if words != "Node node-a: 404":
+        assert scene.unchanged
+    assert not [call for call in scene.fake.writes if "/leases" not in call]
     assert scene.decisions()[-1] == ("did not act", decision.why)
 
 
@@ -285,6 +295,19 @@ def test_the_kill_switch_thrown_half_way_stops_before_the_next_step(scene: Scene
     scene.fake.on = lambda verb, path: None
     scene.fake.put_thing(SWITCH, {"data": {"stop": ""}})
     assert "sexton fix rollback" in scene.run().why
+
+
+def test_ended_by_a_signal_it_gives_the_lease_back_and_waits_for_a_person(scene: Scene):
+    def progress(line: str) -> None:
+        if line.startswith("2-taint"):
+            raise SystemExit(143)  # what main makes of SIGTERM
+
+    scene.auto.fix.progress = progress
+    with pytest.raises(SystemExit):
+        scene.run()
+    assert scene.fake.things[LEASE]["spec"]["holderIdentity"] == ""
+    scene.auto.fix.progress = lambda line: None
+    assert "interrupted by the user): sexton fix rollback" in scene.run().why
 
 
 def test_a_lease_that_is_lost_half_way_stops_it(scene: Scene):
