@@ -269,8 +269,10 @@ def unattended(site: Site, kubeconfig: Path | None = None, progress=None) -> Una
 
 def test_auto_acts_with_the_rights_of_its_account_and_is_undone_with_them(site: Site):
     site.add_node(f"{site.name}-2", "z2")
+    site.kubectl("patch", "node", site.name, "--type=merge", "-p", '{"spec":{"taints":null}}')
     site.add_pod("app")
     before = site.spec
+    assert before[0] == {}, "nothing in it: a policy must allow to leave it so"
     config = site.token()
     decision = unattended(site, config).run()
     assert (decision.how, decision.why) == ("done", "")
@@ -417,6 +419,10 @@ def test_the_account_has_exactly_these_rights(cluster: Cluster):
             of = "" if resource.startswith(("nodes", "pods")) else space
             found |= {(verb, resource, of) for verb in verbs}
     assert found == CAN
+
+
+def test_the_policy_has_no_type_errors(cluster: Cluster):
+    assert cluster.checked_policies() == [{"observedGeneration": 1, "typeChecking": {}}]
 
 
 REFUSED = {

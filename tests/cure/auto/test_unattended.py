@@ -335,6 +335,25 @@ def test_a_proposal_cannot_widen_the_policy(scene: Scene):
     assert scene.unchanged
 
 
+@pytest.mark.parametrize(("change", "words"), [(_cordoned, "max_nodes is 1"), (_switched, "is on")])
+def test_what_changed_before_it_had_the_lease_is_seen(
+    scene: Scene, change: Callable[[Scene], None], words: str
+):
+    """Another node acted, or a person threw the switch, while it waited."""
+
+    def on(verb: str, path: str) -> None:
+        if verb == "POST" and path.endswith("/leases"):
+            change(scene)
+
+    scene.fake.on = on
+    decision = scene.run()
+    assert decision.how == "did not act"
+    assert words in decision.why
+    assert scene.unchanged
+    assert all_runs(scene.state) == []
+    assert scene.fake.things[LEASE]["spec"]["holderIdentity"] == ""
+
+
 def test_two_nodes_at_once_one_acts(scene: Scene, tmp_path):
     """Both saw a free pool before either had the Lease."""
     scene.auto.fix.state.make()
