@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from sexton.agent.client import Answer, Unreachable
+from sexton.cluster.client import Answer, Unreachable
 
 NODE = "node-a"
 

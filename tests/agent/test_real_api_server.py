@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sexton.agent.access import HOST, PORT, from_kubeconfig, in_cluster
-from sexton.agent.client import ApiServer
 from sexton.agent.condition import State
 from sexton.agent.reporter import Reporter
 from sexton.agent.verdict import Cause
+from sexton.cluster.access import HOST, PORT, from_kubeconfig, in_cluster
+from sexton.cluster.client import ApiServer
 from tests.deploy.peers import until
-from tests.support.kubernetes import ROOT, Cluster, programs
+from tests.support.kubernetes import ROOT, Cluster
 
 pytestmark = pytest.mark.whole
 
@@ -255,31 +254,8 @@ def test_it_writes_no_event_about_others_and_changes_none_of_theirs(agent: Agent
         assert server.post(path, elsewhere).status == 403
 
 
-def test_the_policies_have_no_type_errors(installed: Cluster, tmp_path: Path):
-    """The controller manager checks them, and says in their status what it would refuse."""
-    program = programs("kube-controller-manager").built / "kube-controller-manager"
-    only = "--controllers=validatingadmissionpolicy-status-controller"
-    config = f"--kubeconfig={installed.kubeconfig}"
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [program, config, only, "--leader-elect=false", "--secure-port=0"],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
-
-    def checked() -> list[dict] | None:
-        assert process.poll() is None, (tmp_path / "log").read_text()[-4000:]
-        policies = installed.get("validatingadmissionpolicies")["items"]
-        found = [policy.get("status", {}) for policy in policies]
-        return found if all("typeChecking" in status for status in found) else None
-
-    try:
-        assert (
-            until(checked, "types to be checked")
-            == [{"observedGeneration": 1, "typeChecking": {}}] * 2
-        )
-    finally:
-        process.terminate()
-        process.wait(60)
+def test_the_policies_have_no_type_errors(installed: Cluster):
+    assert installed.checked_policies() == [{"observedGeneration": 1, "typeChecking": {}}] * 2
 
 
 def test_an_api_server_that_was_away_gets_what_happened(agent: Agent):

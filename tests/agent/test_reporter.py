@@ -7,12 +7,12 @@ import random
 import pytest
 
 from sexton.agent import reporter as module
-from sexton.agent.client import Answer, Unreachable
 from sexton.agent.condition import State
 from sexton.agent.events import AGAIN_S, MOST_AN_HOUR, MOST_KNOWN, REFRESH_S
-from sexton.agent.pacing import MOST_S
 from sexton.agent.reporter import HEARTBEAT_S, SPREAD_S, Reporter
 from sexton.agent.verdict import Cause
+from sexton.cluster.client import Answer, Unreachable
+from sexton.cluster.pacing import MOST_S
 from tests.agent.fake import NODE, FakeServer, node
 
 FINE = State("True", "Healthy", "no problem found")

@@ -193,6 +193,26 @@ class Cluster:
     def get(self, *what: str) -> Any:
         return json.loads(self.kubectl("get", *what, "-o", "json"))
 
+    def checked_policies(self) -> list[dict[str, Any]]:
+        """The status of each admission policy, once the controller manager has checked its types:
+        it says what it would refuse."""
+        program = programs("kube-controller-manager").built / "kube-controller-manager"
+        only = "--controllers=validatingadmissionpolicy-status-controller"
+        config = f"--kubeconfig={self.kubeconfig}"
+        self._start("manager", [program, config, only, "--leader-elect=false", "--secure-port=0"])
+
+        def checked() -> list[dict[str, Any]] | None:
+            log = (self.folder / "manager.log").read_text("utf-8", "replace")
+            assert self._processes["manager"].poll() is None, log[-4000:]
+            policies = self.get("validatingadmissionpolicies")["items"]
+            found = [policy.get("status", {}) for policy in policies]
+            return found if all("typeChecking" in status for status in found) else None
+
+        try:
+            return until(checked, "types to be checked") or []
+        finally:
+            self._stop("manager")
+
     def add_node(self, name: str) -> Mapping[str, Any]:
         """A Node as a kubelet would have registered it."""
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}

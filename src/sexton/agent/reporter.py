@@ -15,11 +15,11 @@ from math import inf
 from typing import Any, Protocol
 
 from sexton.agent import CONDITION, events
-from sexton.agent.client import Answer, Unreachable, node_path
 from sexton.agent.condition import State, condition
 from sexton.agent.events import Entry, EventBook, Subject, written
-from sexton.agent.pacing import BackOff
 from sexton.agent.verdict import Cause
+from sexton.cluster.client import Answer, Unreachable, node_path
+from sexton.cluster.pacing import BackOff
 from sexton.model.text import printable
 
 #: A condition is patched this often though nothing changed; and after a change within so long: what
@@ -34,7 +34,7 @@ _MOST_OWN = 8
 
 
 class Server(Protocol):
-    """`sexton.agent.client.ApiServer`."""
+    """`sexton.cluster.client.ApiServer`."""
 
     def __enter__(self) -> Server: ...
     def __exit__(self, *_: object) -> None: ...

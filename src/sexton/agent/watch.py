@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from sexton.agent import result
 from sexton.agent.condition import State, state_of, unknown
-from sexton.agent.pacing import BackOff
 from sexton.agent.reporter import Reporter, say
 from sexton.agent.verdict import Cause, NodeVerdict, from_json
+from sexton.cluster.pacing import BackOff
 from sexton.errors import SourceError
 from sexton.export.pace import Pace
 from sexton.export.recorder import read_status

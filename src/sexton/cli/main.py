@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: In the order of the help: first what a new user needs first.
 VERBS = (
-    "diagnose", "why", "zombies", "fix", "audit", "gate",
+    "diagnose", "why", "zombies", "fix", "audit-log", "audit", "gate",
     "top", "profile", "record", "recording", "export", "serve", "demo", "sources", "config",
     "node-agent", "npd", "collect", "completion",
 )  # fmt: skip

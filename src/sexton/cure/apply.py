@@ -28,6 +28,7 @@ from sexton.cure.journal import (
 )
 from sexton.cure.lock import hold_lock
 from sexton.cure.measures import are_fewer
+from sexton.cure.nodes import Cluster
 from sexton.cure.preconditions import Probes, satisfies, why_unmet
 from sexton.cure.protected import Rule
 from sexton.cure.reclaim.count import NODE
@@ -45,6 +46,8 @@ STALE_S = 3600.0
 #: How far the clock may have been set back since.
 _AHEAD_S = 300.0
 SETTLE_S = 1.0
+#: For all steps but drains, and the most for one of these.
+LIMIT_S, MOST_WAIT_S = 300.0, 86_400.0
 DONE, WOULD, REFUSED, FAILED, SKIPPED = "done", "would do", "refused", "failed", "not reached"
 
 
@@ -58,7 +61,11 @@ class Refused(CommandError):
 
 @dataclass(slots=True)
 class FixContext:
-    """What apply and rollback work with; `dry` changes and journals nothing."""
+    """What apply and rollback work with; `dry` changes and journals nothing.
+
+    `cluster`: the API server, for steps on a Node. `interrupted` and `forbidden` return a reason to
+    stop, or "": the first is asked all the time, the second before every step.
+    """
 
     host: Host
     writer: Writer
@@ -67,6 +74,9 @@ class FixContext:
     progress: Callable[[str], None] = print
     dry: bool = False
     watch: Callable[[Host, float], Watchdog] = Watchdog
+    cluster: Cluster | None = None
+    interrupted: Callable[[], str] = lambda: ""
+    forbidden: Callable[[], str] = lambda: ""
 
 
 @dataclass(slots=True)
@@ -123,9 +133,17 @@ class Applied:
         return 3 if self.unread else 0
 
 
+def default_seconds(plan: Plan) -> float:
+    """The time for a plan, in which its drain may wait for as long as it says."""
+    waits = [step.parameters.get("deadline_s", 0) for step in plan.automatic]
+    return LIMIT_S + sum(
+        wait for wait in waits if isinstance(wait, int | float) and 0 < wait <= MOST_WAIT_S
+    )
+
+
 def apply(plan: Plan, fix: FixContext, max_seconds: float, only: Sequence[str] = ()) -> Applied:
     """Apply the plan, or `only` some of its steps; raise `Refused` before anything is changed."""
-    probes = Probes(fix.host, fix.rules)
+    probes = Probes(fix.host, fix.rules, fix.cluster)
     known = [step.id for step in plan.automatic]
     if unknown := [name for name in only if name not in known]:
         raise CommandError(
@@ -236,10 +254,12 @@ class _Apply:
             fix.host,
             fix.writer,
             self.probes,
-            lambda: watch.reason,
+            self._why_stop,
             fix.progress,
             lambda: watch.end_s - time.monotonic(),
             dry=fix.dry,
+            cluster=fix.cluster,
+            forbidden=fix.forbidden,
         )
         for step in self.steps:
             if applied.why:
@@ -251,11 +271,14 @@ class _Apply:
             watch.reclaiming(False)
             applied.steps.append(done)
             self._log("step", step=step.id, how=done.state, said=done.message)
-            applied.why = _why_stop(done, watch)
+            applied.why = _why_stop(done) or self._why_stop()
+
+    def _why_stop(self) -> str:
+        return self.watch.reason or self.fix.interrupted()
 
     def _step(self, step: Step, context: StepContext) -> StepDone:
         """Apply one step; any error ends it and is reported."""
-        if why := context.stop():
+        if why := context.stop() or context.forbidden():
             return StepDone(step, REFUSED, why)
         context.probes.forget()
         for condition in step.preconditions:
@@ -322,7 +345,7 @@ def _only_others_fewer(outcome: Mapping[str, Any]) -> bool:
     return outcome.get("scope") == NODE and bool(held) and still is not None and still >= held
 
 
-def _why_stop(done: StepDone, watch: Watchdog) -> str:
+def _why_stop(done: StepDone) -> str:
     """Why to stop here. Freeing no zombies is no reason, though it leaves the step unproven."""
     if done.state in (REFUSED, FAILED):
         return done.message
@@ -330,7 +353,7 @@ def _why_stop(done: StepDone, watch: Watchdog) -> str:
         for what, holds, found in done.proofs:
             if holds is False:
                 return f"proof failed after {done.step.id}: {what}: {found}"
-    return watch.reason
+    return ""
 
 
 def _start_readings(probes: Probes) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 ``/var/lib/sexton-fix`` (root only, 0700)::
 
     lock               held while a fix runs (`sexton.cure.lock`)
-    audit.log.jsonl    every decision: refused, begun, done, undone, verified, by whom; dry runs too
+    audit.log.jsonl    every decision: refused, begun, done, undone, verified, by whom; dry runs
+                       too; each entry has the hash of the one before (`sexton.cure.chained_log`)
     runs/ID.jsonl      one apply, journalled step by step
 
 It is not inside ``/var/lib/sexton``: that is a recording, which lists other files as foreign.
@@ -23,6 +24,7 @@ started. A line cut off by a crash is ignored. The undo is journalled in the sam
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import stat
@@ -31,8 +33,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from sexton.cure import chained_log
 from sexton.errors import CommandError, SourceError
 from sexton.host.reader import LiveFiles, text
 from sexton.model.plan import Plan, PlanError, Step, as_json, from_json
@@ -97,17 +100,39 @@ class State:
             if size == 0:  # perhaps a new file
                 sync_directory(Path(self.directory, name).parent)
 
-    def read(self, name: str) -> bytes | None:
-        """The whole file; `None` if it does not exist."""
+    def log(self, content: Mapping[str, Any]) -> None:
+        """Append one entry to the audit log; it is synced to disk when this returns."""
+        try:
+            with self._open() as directory:
+                if chained_log.append(directory, AUDIT_LOG, content):
+                    os.fsync(directory)
+        except OSError as error:
+            raise CommandError(
+                f"{self.directory}/{AUDIT_LOG}: {error.strerror}; refusing to change anything"
+                " without a log"
+            ) from None
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[IO[bytes] | None]:
+        """A file to read; `None` if it does not exist."""
         if not os.path.isdir(self.directory):
-            return None
+            yield None
+            return
         with self._open() as directory:
             try:
                 descriptor = os.open(name, os.O_RDONLY | _FLAGS, dir_fd=directory)
             except FileNotFoundError:
-                return None
+                yield None
+                return
             with os.fdopen(descriptor, "rb") as stream:
-                content = stream.read(_MOST_BYTES + 1)
+                yield stream
+
+    def read(self, name: str) -> bytes | None:
+        """The whole file; `None` if it does not exist."""
+        with self.opened(name) as stream:
+            if stream is None:
+                return None
+            content = stream.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
             raise CommandError(
                 f"{self.directory}/{name}: over {_MOST_BYTES:,} bytes, not written by Sexton"
@@ -155,14 +180,23 @@ def log_event(state: State, event: str, **details: Any) -> None:
         "pid": os.getpid(),
         **details,
     }
-    state.append(AUDIT_LOG, json.dumps(line, separators=(",", ":")).encode("ascii"))
+    state.log(line)
 
 
 def audit_log(state: State) -> Iterator[dict[str, Any]]:
     """All complete lines of the audit log, oldest first."""
-    for line in _objects((state.read(AUDIT_LOG) or b"").split(b"\n")):
-        if "event" in line and _is_moment(line.get("unix")):
-            yield line
+    with state.opened(AUDIT_LOG) as stream:
+        for line in _objects(stream or ()):
+            if "event" in line and _is_moment(line.get("unix")):
+                yield line
+
+
+def check_log(state: State, known: str = "") -> chained_log.Checked:
+    """Whether the audit log is as it was written; `known` is the hash of an entry it must have."""
+    with state.opened(AUDIT_LOG + chained_log.HEAD) as stream:
+        head = None if stream is None else stream.read(200).decode("ascii", "replace")
+    with state.opened(AUDIT_LOG) as stream:
+        return chained_log.verify(stream or io.BytesIO(), head, known)
 
 
 def _who() -> str:

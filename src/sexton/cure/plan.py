@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sexton.cure import measures
+from sexton.cure.node_plan import NodeView, node_steps
 from sexton.cure.preconditions import Probes
 from sexton.cure.protected import Rule, why_protected
 from sexton.cure.reclaim.collateral import Collateral, read_collateral, refusals
@@ -78,12 +79,14 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
-    """The node to plan for; `needs` is the audit result of its units, by name."""
+    """The node to plan for; `needs` is the audit result of its units, by name; `node` is what is
+    wanted of its Node in a cluster."""
 
     host: Host
     rules: tuple[Rule, ...] = ()
     options: PlanOptions = PlanOptions()
     needs: Mapping[str, Subject] = field(default_factory=dict)
+    node: NodeView = field(default_factory=NodeView)
 
 
 @dataclass(slots=True)
@@ -108,6 +111,11 @@ def make_plan(diagnosis: Diagnosis, window: Window, context: PlanContext) -> Pla
     _same_boot(diagnosis, boot_id)
     draft = _Draft(context, probes)
     problems = {finding.id: finding for finding in diagnosis.findings if finding.is_problem}
+    if problems:
+        on_node = node_steps(context.node, boot_id)
+        draft.steps += on_node.steps
+        draft.refusals += on_node.refusals
+        draft.notes += on_node.notes
     for finding in _treated(problems, Treatment.STOP_UNITS):
         _stop_units(draft, finding, _zombie_leaving_units(diagnosis))
     zombies = _treated(problems, Treatment.FREE_ZOMBIES)

@@ -10,9 +10,11 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from sexton.cure.node_steps import READINGS as NODE_READINGS
+from sexton.cure.nodes import NO_CREDENTIAL, SERVER, Cluster
 from sexton.cure.protected import Rule
 from sexton.cure.units import UnitStatus, unit_status
-from sexton.errors import SourceAbsent, SourceError
+from sexton.errors import SourceAbsent, SourceDenied, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import text, walk
 from sexton.model.plan import Condition
@@ -25,10 +27,14 @@ _HOSTNAME = "/proc/sys/kernel/hostname"
 
 @dataclass(slots=True)
 class Probes:
-    """Reads this host; each unit is queried once per check, also if systemd does not answer."""
+    """Reads this host; each unit is queried once per check, also if systemd does not answer.
+
+    `cluster`: with a credential, its Node and pods too.
+    """
 
     host: Host
     rules: tuple[Rule, ...] = ()
+    cluster: Cluster | None = None
     _units: dict[str, UnitStatus | SourceError] = field(default_factory=dict)
 
     def forget(self) -> None:
@@ -38,6 +44,10 @@ class Probes:
     def read(self, probe: str) -> str:
         """The value as text; `SourceError` if it cannot be read."""
         word, _, subject = probe.partition(" ")
+        if word in NODE_READINGS:
+            if self.cluster is None:
+                raise SourceDenied(SERVER, NO_CREDENTIAL)
+            return NODE_READINGS[word](self.cluster, subject)
         reading = _READINGS.get(word)
         if reading is None:
             raise SourceAbsent(probe, "unknown reading in this version of Sexton: make a new plan")

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 from sexton.cure import remedies
+from sexton.cure.nodes import Cluster
 from sexton.cure.preconditions import Probes
 from sexton.cure.units import restore, snapshot_from_json, snapshot_unit
 from sexton.cure.writer import Writer
@@ -33,6 +34,8 @@ class StepContext:
 
     `dry`: the writer changes nothing, so there is nothing to wait for or measure. `same_boot` is
     false when undoing an apply of an earlier boot: entries in /run are then not expected.
+    `cluster` is `None` without a credential. `forbidden` asks those who may forbid the next change
+    of a long step; it may take a request, `stop` must not.
     """
 
     host: Host
@@ -43,6 +46,8 @@ class StepContext:
     seconds_left: Callable[[], float]
     dry: bool = False
     same_boot: bool = True
+    cluster: Cluster | None = None
+    forbidden: Callable[[], str] = lambda: ""
 
     def deadline_s(self, most: float) -> float:
         """At most `most` seconds, within the remaining time."""

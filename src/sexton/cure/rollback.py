@@ -66,7 +66,7 @@ def rollback(run: Run, fix: FixContext) -> RolledBack:
         run = read_run(fix.state, run.id)  # again, now that we hold the lock
         log_event(fix.state, "rollback_begin", run=run.id, plan=run.plan.hash)
         journal = Journal(fix.state, run.id)
-        probes = Probes(fix.host, fix.rules)
+        probes = Probes(fix.host, fix.rules, fix.cluster)
         context = StepContext(
             fix.host,
             fix.writer,
@@ -75,6 +75,7 @@ def rollback(run: Run, fix: FixContext) -> RolledBack:
             fix.progress,
             lambda: LIMIT_S,
             same_boot=probes.read("boot_id") == run.plan.boot_id,
+            cluster=fix.cluster,
         )
         steps = {step.id: step for step in run.plan.steps}
         for record in run.undoable:

@@ -20,7 +20,7 @@ import argparse
 
 from sexton.cli.main import add_subcommands, run_subcommand
 
-WHATS = ("plan", "apply", "verify", "rollback", "status", "log")
+WHATS = ("plan", "apply", "verify", "rollback", "auto", "status", "log")
 _PACKAGE = "sexton.cli.fix."
 
 

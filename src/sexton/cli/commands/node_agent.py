@@ -22,31 +22,21 @@ deploy/kubernetes.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from sexton.cli.cluster import access_of, add_kubeconfig, add_node, node_name
 from sexton.cli.commands.record import add_directory, add_recorder
 from sexton.cli.configuration import VARIABLE, add_config
 from sexton.cli.options import need_recorder
 from sexton.errors import CommandError
 
-if TYPE_CHECKING:
-    from sexton.agent.access import Access
-
-_NODE_NAME = "NODE_NAME"
-#: A name of an object in Kubernetes (RFC 1123).
-_NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 #: Of the process that judges: Python, Arrow and five minutes take 115 MB.
 _JUDGE_BYTES, _JUDGE_CPU_S = 600 << 20, 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_directory(parser)
-    parser.add_argument(
-        "--node", metavar="NAME", help=f"name of the Node (default ${_NODE_NAME}, else host name)"
-    )
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", help="how to reach the API server (default: as in a pod)"
-    )
+    add_node(parser)
+    add_kubeconfig(parser)
     parser.add_argument(
         "--npd", metavar="FILE", help="write the verdict for sexton npd, like /run/sexton/npd"
     )
@@ -82,36 +72,14 @@ def _handed_on(args: argparse.Namespace) -> list[str]:
         if args.npd is None:
             raise CommandError("--no-api leaves nothing to do without --npd FILE")
     else:
-        handed["--node"] = _node_name(args.node)
+        handed["--node"] = node_name(args.node)
         handed["--kubeconfig"] = args.kubeconfig
-        access = _access(args.kubeconfig, os.environ)
+        access = access_of(args.kubeconfig, os.environ)
+        if access is None:
+            raise CommandError("not in a pod: use --kubeconfig FILE (or --no-api with --npd FILE)")
         if args.kubeconfig is None:
             handed["--agent-server"] = f"{access.place.host} {access.place.port}"
     return [word for name, value in handed.items() if value is not None for word in (name, value)]
-
-
-def _node_name(given: str | None) -> str:
-    import os
-    import re
-
-    name = given or os.environ.get(_NODE_NAME) or os.uname().nodename.lower()
-    if not re.fullmatch(_NAME, name, re.ASCII):
-        raise CommandError(f"{name!r} cannot be the name of a Node; use --node NAME")
-    return name
-
-
-def _access(kubeconfig: str | None, variables: object) -> Access:
-    from collections.abc import Mapping
-
-    from sexton.agent.access import from_kubeconfig, in_cluster
-
-    if kubeconfig is not None:
-        return from_kubeconfig(kubeconfig)
-    assert isinstance(variables, Mapping)
-    found = in_cluster(variables)
-    if found is None:
-        raise CommandError("not in a pod: use --kubeconfig FILE (or --no-api with --npd FILE)")
-    return found
 
 
 def _judge(args: argparse.Namespace) -> int:
@@ -133,16 +101,17 @@ def _report(args: argparse.Namespace) -> int:
     import time
     from pathlib import Path
 
-    from sexton.agent.access import HOST, PORT
-    from sexton.agent.client import ApiServer
     from sexton.agent.companion import JUDGE, part_command
     from sexton.agent.reporter import Reporter
     from sexton.agent.watch import Parts, Recorder, judged_by, run, status_reader
+    from sexton.cluster.access import HOST, PORT
+    from sexton.cluster.client import ApiServer
 
     reporter = None
     if args.node is not None:
         host, _, port = (args.agent_server or "").partition(" ")
-        access = _access(args.kubeconfig, {HOST: host, PORT: port})
+        access = access_of(args.kubeconfig, {HOST: host, PORT: port})
+        assert access is not None
         reporter = Reporter(args.node, lambda: ApiServer(access))
     config = [] if args.config is None else ["--config", args.config]
     directory = Path(args.directory)

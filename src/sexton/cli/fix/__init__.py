@@ -12,6 +12,7 @@ from sexton.errors import CommandError, SourceAbsent, SourceError
 
 if TYPE_CHECKING:
     from sexton.cure.journal import State
+    from sexton.cure.nodes import Cluster
     from sexton.cure.protected import Rule
 
 
@@ -62,6 +63,19 @@ def rules_of(args: argparse.Namespace) -> tuple[Rule, ...]:
         raise CommandError(
             f"{error}; refusing to go on without the list of protected units"
         ) from None
+
+
+def cluster_of(args: argparse.Namespace, dry: bool = False) -> Cluster | None:
+    """The API server, by `--kubeconfig` or as in a pod; `None` without a credential."""
+    from sexton.cli.cluster import access_of
+
+    access = access_of(args.kubeconfig, os.environ)
+    if access is None:
+        return None
+    from sexton.cluster.client import ApiServer
+    from sexton.cure.nodes import Cluster
+
+    return Cluster(lambda: ApiServer(access), dry)
 
 
 def need_root(what: str) -> None:

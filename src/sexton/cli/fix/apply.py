@@ -18,9 +18,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli.cluster import add_kubeconfig
 from sexton.cli.fix import (
     add_protected,
     add_state,
+    cluster_of,
     need_root,
     print_progress,
     rules_of,
@@ -62,17 +64,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-seconds",
         type=seconds,
-        default=300.0,
         metavar="N",
-        help="stop after N seconds (default 300)",
+        help="stop after N seconds (default 300, and as long as the plan gives a drain)",
     )
+    add_kubeconfig(parser)
     add_json(parser)
     add_protected(parser)
     add_state(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from sexton.cure.apply import FixContext, Refused, apply
+    from sexton.cure.apply import FixContext, Refused, apply, default_seconds
     from sexton.cure.writer import DryWriter, LiveWriter
     from sexton.host.host import open_host
     from sexton.reports.text.fix import applied_json, applied_text, refused_json, refused_text
@@ -88,10 +90,11 @@ def run(args: argparse.Namespace) -> int:
         rules_of(args),
         print_progress,
         dry=args.dry_run,
+        cluster=cluster_of(args, args.dry_run),
     )
     width, colour = terminal()
     try:
-        applied = apply(plan, fix, args.max_seconds, args.only)
+        applied = apply(plan, fix, args.max_seconds or default_seconds(plan), args.only)
     except Refused as refused:
         reasons = refused.reasons
         print_result(args, refused_json(plan, reasons), refused_text(plan, reasons, width, colour))

@@ -13,7 +13,7 @@ from typing import Any
 from sexton.cli.fix import add_state, state_of
 from sexton.cli.options import add_json
 
-_SHOWN = ("run", "step", "how", "why", "said", "verdict", "reasons", "failed")
+_SHOWN = ("chain", "run", "step", "how", "why", "said", "verdict", "reasons", "failed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    return print_log(args)
+
+
+def print_log(args: argparse.Namespace, numbered: bool = False) -> int:
+    """Every entry, as text or as it was written."""
     import json
     import sys
 
@@ -32,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     empty = True
     for line in audit_log(state):
         empty = False
-        sys.stdout.write((json.dumps(line) if args.json else _text(line)) + "\n")
+        number = f"{line.get('seq', '?'):>5}  " if numbered else ""
+        sys.stdout.write((json.dumps(line) if args.json else number + _text(line)) + "\n")
     if empty and not args.json:
         print(f"nothing has been logged (no audit log in {state.directory})")
     return 0

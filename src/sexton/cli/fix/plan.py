@@ -17,6 +17,9 @@ Refused or skipped, with the reason, unless you allow it:
   --allow-drop-caches   as a further step, drop the page cache of the whole node
   --override            add a drop-in (Restart=no) instead of disabling and masking: the
                         unit can still be started manually
+On a node of a Kubernetes cluster, before all other steps (docs/kubernetes-remedies.md):
+  --cordon, --taint     keep new pods away
+  --drain               cordon, then evict the pods, as PodDisruptionBudgets allow
 Units that the node depends on are always refused.
 Exit: 0 nothing to do, 1 something to do, 2 failed, 3 could not tell.
 """
@@ -26,14 +29,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sexton.cli.cluster import add_kubeconfig, add_node
 from sexton.cli.configuration import add_config
-from sexton.cli.fix import add_protected, rules_of, terminal
+from sexton.cli.fix import add_protected, cluster_of, rules_of, terminal
 from sexton.cli.options import add_json, add_key, seconds
 from sexton.cli.output import print_result, write_whole
 from sexton.cli.window import add_span, open_recording, requested_span, watch
 from sexton.errors import CommandError, SextonError
 
 if TYPE_CHECKING:
+    from sexton.cure.node_plan import NodeView
     from sexton.cure.protected import Rule
     from sexton.model.audit import Subject
     from sexton.model.diagnosis import Diagnosis
@@ -75,8 +80,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--override", action="store_true", help="use a drop-in instead of disable and mask"
     )
+    _add_node_steps(parser)
     add_protected(parser)
     add_config(parser)
+
+
+def _add_node_steps(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("on a node of a Kubernetes cluster")
+    group.add_argument("--cordon", action="store_true", help="cordon the Node")
+    group.add_argument("--taint", action="store_true", help="taint the Node (NoSchedule)")
+    group.add_argument("--drain", action="store_true", help="cordon the Node and evict its pods")
+    group.add_argument(
+        "--delete-emptydir-data",
+        action="store_true",
+        help="also evict pods whose emptyDir is lost with them",
+    )
+    group.add_argument(
+        "--evict-unmanaged",
+        action="store_true",
+        help="also evict pods without a controller, which nothing starts again",
+    )
+    group.add_argument(
+        "--drain-seconds", type=seconds, metavar="N", help="how long to drain (default 900)"
+    )
+    add_node(parser)
+    add_kubeconfig(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,14 +118,15 @@ def run(args: argparse.Namespace) -> int:
     from sexton.reports.text.fix import plan_shell, plan_text
 
     rules = rules_of(args)
-    diagnosis, window = _diagnosed(args)
+    node = _node_view(args)  # before a recording of others is read
+    diagnosis, window = diagnosed(args)
     # A silence is about alarms; a plan lists all there is to fix.
     loud = tuple(replace(finding, silenced=None) for finding in diagnosis.findings)
     diagnosis = replace(diagnosis, findings=loud)
     options = PlanOptions(
         args.accept_collateral, args.allow_drop_caches, args.override, args.thorough
     )
-    context = PlanContext(open_host(), rules, options, _needs(diagnosis, window, rules))
+    context = PlanContext(open_host(), rules, options, needs_of(diagnosis, window, rules), node)
     plan = make_plan(diagnosis, window, context)
     if args.out:
         _save(plan, args.out)
@@ -111,7 +140,31 @@ def run(args: argparse.Namespace) -> int:
     return int(Exit.CANNOT_TELL if diagnosis.exit is Exit.CANNOT_TELL else Exit.HEALTHY)
 
 
-def _diagnosed(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
+def _node_view(args: argparse.Namespace) -> NodeView:
+    """The Node as it is, if steps on it are wanted."""
+    from sexton.cure.node_plan import CORDON, DRAIN, TAINT, NodeView, NodeWishes, read_view
+    from sexton.cure.nodes import EMPTYDIR, UNMANAGED
+    from sexton.cure.remedies.drain_node import DEADLINE_S
+
+    pods = {EMPTYDIR: args.delete_emptydir_data, UNMANAGED: args.evict_unmanaged}
+    if not args.drain and (any(pods.values()) or args.drain_seconds is not None):
+        raise CommandError(
+            "--delete-emptydir-data, --evict-unmanaged and --drain-seconds require --drain"
+        )
+    words = {CORDON: args.cordon, TAINT: args.taint, DRAIN: args.drain}
+    wishes = NodeWishes(
+        frozenset(word for word, wanted in words.items() if wanted),
+        frozenset(word for word, allowed in pods.items() if allowed),
+        args.drain_seconds or DEADLINE_S,
+    )
+    if not wishes.wanted:
+        return NodeView()
+    from sexton.cli.cluster import node_name
+
+    return read_view(cluster_of(args), node_name(args.node), wishes)
+
+
+def diagnosed(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
     from sexton.explain.diagnosis import diagnose
 
     if args.recording not in (None, "live"):
@@ -131,7 +184,7 @@ def _diagnosed(args: argparse.Namespace) -> tuple[Diagnosis, Window]:
     return diagnose(window, cost), window
 
 
-def _needs(diagnosis: Diagnosis, window: Window, rules: tuple[Rule, ...]) -> dict[str, Subject]:
+def needs_of(diagnosis: Diagnosis, window: Window, rules: tuple[Rule, ...]) -> dict[str, Subject]:
     """Audit results of the node's units; skipped if no unit would be stopped."""
     from sexton.detect.detectors.cgroups import crash_looping_unit
     from sexton.host.host import open_host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from sexton.agent.pacing import FIRST_S, MOST_ASKED_S, MOST_S, BackOff
+from sexton.cluster.pacing import FIRST_S, MOST_ASKED_S, MOST_S, BackOff
 
 
 def test_pauses_double_up_to_a_limit_and_begin_anew():

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from sexton.agent.access import Access, Given, Place
-from sexton.agent.client import STRATEGIC, ApiServer, Unreachable
-from tests.agent.https import answering, fake_server
+from sexton.cluster.access import Access, Given, Place
+from sexton.cluster.client import STRATEGIC, ApiServer, Unreachable
+from tests.cluster.https import answering, fake_server
 
 
 def test_a_call_has_our_token_and_body_and_its_answer(tmp_path):

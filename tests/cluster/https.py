@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
-from sexton.agent.access import Access, Given, Place
+from sexton.cluster.access import Access, Given, Place
 from tests.web.certificates import Authority
 
 Handle = Callable[[BaseHTTPRequestHandler], None]

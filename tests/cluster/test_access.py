@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from sexton.agent.access import HOST, PORT, Place, from_kubeconfig, in_cluster
+from sexton.cluster.access import HOST, PORT, Place, from_kubeconfig, in_cluster
 from sexton.errors import CommandError
 from tests.web.certificates import Authority
 

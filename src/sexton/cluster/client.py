@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from sexton import __version__
-from sexton.agent.access import Access
+from sexton.cluster.access import Access
 from sexton.errors import SextonError, SourceError
 
 #: For each read and write, and for a whole call: a server may send a byte now and then.
 _SILENT_S, _CALL_S = 10.0, 30.0
 #: A Node with many images takes 100 kB.
 _MOST_BYTES = 4 << 20
-STRATEGIC = "application/strategic-merge-patch+json"
+STRATEGIC, MERGE = "application/strategic-merge-patch+json", "application/merge-patch+json"
 _JSON = "application/json"
 
 
@@ -30,11 +30,12 @@ class Unreachable(SextonError):
 
 
 class Answer(NamedTuple):
-    """What the server said; `asked_s` is its Retry-After."""
+    """What the server said; `asked_s` is its Retry-After, `unix` its clock, in whole seconds."""
 
     status: int
     body: Mapping[str, Any]
     asked_s: float | None = None
+    unix: float | None = None
 
     @property
     def message(self) -> str:
@@ -70,8 +71,11 @@ class ApiServer:
     def post(self, path: str, body: Mapping[str, Any]) -> Answer:
         return self._call("POST", path, body, _JSON)
 
-    def patch(self, path: str, body: Mapping[str, Any]) -> Answer:
-        return self._call("PATCH", path, body, STRATEGIC)
+    def put(self, path: str, body: Mapping[str, Any]) -> Answer:
+        return self._call("PUT", path, body, _JSON)
+
+    def patch(self, path: str, body: Mapping[str, Any], kind: str = STRATEGIC) -> Answer:
+        return self._call("PATCH", path, body, kind)
 
     def _call(self, verb: str, path: str, body: Mapping[str, Any] | None, kind: str) -> Answer:
         place = self._access.place
@@ -90,7 +94,7 @@ class ApiServer:
 
     def _exchange(self, verb: str, path: str, body: Mapping[str, Any] | None, kind: str) -> Answer:
         assert self._connection is not None
-        headers = {"Accept": _JSON, "User-Agent": f"sexton-node-agent/{__version__}"}
+        headers = {"Accept": _JSON, "User-Agent": f"sexton/{__version__}"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         content = None
@@ -106,7 +110,10 @@ class ApiServer:
             raise http.client.HTTPException("its answer is cut off")
         if response.will_close:
             self.__exit__()
-        return Answer(response.status, _mapping(found), _seconds(response.getheader("Retry-After")))
+        asked_s = _seconds(response.getheader("Retry-After"))
+        return Answer(
+            response.status, _mapping(found), asked_s, _moment(response.getheader("Date"))
+        )
 
 
 def _mapping(content: bytes) -> Mapping[str, Any]:
@@ -128,8 +135,18 @@ def _seconds(after: str | None) -> float | None:
         return None
     if after.isascii() and after.isdecimal():
         return float(after[:9])
+    moment = _moment(after)
+    return None if moment is None else max(0.0, moment - time.time())
+
+
+def _moment(date: str | None) -> float | None:
+    """The time (UNIX) that a header gives.
+
+    >>> _moment("Thu, 01 Jan 1970 00:01:00 GMT"), _moment("soon"), _moment(None)
+    (60.0, None, None)
+    """
     try:
-        return max(0.0, parsedate_to_datetime(after).timestamp() - time.time())
+        return None if date is None else parsedate_to_datetime(date).timestamp()
     except (ValueError, OverflowError):
         return None
 

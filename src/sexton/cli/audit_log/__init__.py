@@ -1,0 +1,1 @@
+"""The subcommands of `sexton audit-log`, one module each."""

@@ -1,0 +1,1 @@
+"""The connection to a Kubernetes API server: credentials, requests, pauses after failures."""

@@ -1,0 +1,1 @@
+"""Unattended fixes, within the limits of a policy."""
