@@ -23,7 +23,7 @@ there, and the dead belong to the directory above; on v1 they are shown below th
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from sexton.detect.deaths import already_dying, deaths
@@ -31,9 +31,9 @@ from sexton.detect.growth import dying_below, growth, latest_count
 from sexton.detect.kubernetes.pods import PodPart, common, pods
 from sexton.detect.ledger import suspects
 from sexton.detect.rows_read import remembered
-from sexton.detect.stems import join, path_stem, pattern, split, unit_of
+from sexton.detect.stems import join, kinds, path_stem, pattern, placer, split, unit_of
 from sexton.model.chain import Strength
-from sexton.model.rows.cgroup import CgroupDir, CgroupResidual, OfflineMemcg
+from sexton.model.rows.cgroup import CgroupResidual, OfflineMemcg
 from sexton.model.rows.unit import Unit
 from sexton.model.window import Window
 from sexton.series.steps import rise
@@ -178,31 +178,31 @@ def _order(owner: Owner) -> tuple[int, int, int, int, str]:
 
 def _named(window: Window) -> _Heaps:
     """The dead whose paths are known, by live directory and stem."""
-    place, named = placer(window), pods(window)
+    traced, before, named = deaths(window), already_dying(window), pods(window)
+    stayed = [death.path for death in traced.unreleased] if traced else []
+    earlier = [death.path for death in before.deaths]
+    listed = [memcg.path for memcg in window.latest(OfflineMemcg) or ()]
+    kind_of = kinds(window, stayed, traced.made if traced else (), earlier, listed)
     heaps: _Heaps = defaultdict(_Heap)
 
     def counted(paths: Iterable[str]) -> Iterator[tuple[_Heap, int]]:
         for dead, number in Counter(paths).items():
-            path, name = place(dead)
-            pod = named.of(dead)
-            heap = heaps[path, path_stem(name), pod.family if pod is not None else None]
-            heap.names.add(name)
+            kind, pod = kind_of(dead), named.of(dead)
+            heap = heaps[kind.path, kind.stem, pod.family if pod is not None else None]
+            heap.names.add(kind.name)
             heap.pods |= set() if pod is None else {pod}
             yield heap, number
 
-    traced = deaths(window)
-    stayed = traced.unreleased if traced else ()
-    for heap, number in counted(death.path for death in stayed):
+    for heap, number in counted(stayed):
         heap.traced += number
         heap.strength = Strength.PROVEN
     if traced is not None and not traced.sure(growth(window)):
         for heap, _ in counted(death.path for death in traced.doubted):
             heap.strength = Strength.LIKELY
-    before = already_dying(window)
-    for heap, number in counted(death.path for death in before.deaths):
+    for heap, number in counted(earlier):
         heap.before += number
         heap.raise_strength(Strength.PROVEN if before.sure else Strength.LIKELY)
-    for heap, number in counted(memcg.path for memcg in window.latest(OfflineMemcg) or ()):
+    for heap, number in counted(listed):
         heap.listed += number
         heap.strength = Strength.PROVEN
     return heaps
@@ -235,21 +235,6 @@ def _merge_small(heaps: _Heaps) -> None:
     for path, stem, pod in list(heaps):
         if pod is not None and heaps[path, stem, pod].dying * 100 < _SMALL * total[path, stem]:
             heaps[path, stem, None].add(heaps.pop((path, stem, pod)), "")
-
-
-def placer(window: Window) -> Callable[[str], tuple[str, str]]:
-    """A function that splits the path of a dead cgroup at the deepest live directory."""
-    rows = window.latest(CgroupDir)
-    live: Collection[str] | None = None if rows is None else {row.path for row in rows}
-
-    def place(path: str) -> tuple[str, str]:
-        parent, name = split(path)
-        while live is not None and parent != "/" and parent not in live:
-            parent, above = split(parent)
-            name = f"{above}/{name}"
-        return parent, name
-
-    return place
 
 
 def _add_suspects(window: Window, heaps: _Heaps, counted: dict[str, int]) -> None:
