@@ -57,7 +57,8 @@ class Owner:
     `dying` is `None` if only bytes are known, `bytes` if only a count is. `names` is the name or
     the pattern of the dead below `path`, relative to it (``ecs.service``, ``run-*``); `unit` the
     systemd unit they belonged to, `pod` the pod or container, if it has a name. `strength` is how
-    certain the attribution is. `grown_bytes` is how much `bytes` grew within the window, negative
+    certain the attribution is; `about` if their number is that of the restarts, and not of the dead
+    that were seen. `grown_bytes` is how much `bytes` grew within the window, negative
     if they shrank; `None` if nothing comparable was read before.
     """
 
@@ -70,6 +71,7 @@ class Owner:
     names: str | None = None
     grown_bytes: int | None = None
     pod: PodPart | None = None
+    about: bool = False
 
     @property
     def shown(self) -> str:
@@ -104,6 +106,11 @@ class _Heap:
     def dying(self) -> int:
         """The maximum, not the sum: traced cgroups are listed and matched as well."""
         return max(self.traced + self.before, self.listed, self.matched)
+
+    @property
+    def about(self) -> bool:
+        """Restarts show how many there should be, not which ones they are."""
+        return self.dying > max(self.traced + self.before, self.listed)
 
     @property
     def method(self) -> str:
@@ -153,7 +160,7 @@ def owners(window: Window) -> tuple[Owner, ...]:
         whole = join(path, names)
         unit = heap.unit or unit_at.get(whole) or unit_of(whole)
         owner = Owner(path, heap.dying, None, heap.method, heap.strength, unit, names)
-        found.append(replace(owner, pod=common(heap.pods)))
+        found.append(replace(owner, pod=common(heap.pods), about=heap.about))
     for path, number in counted.items():
         rest = number - sum(heap.dying for (parent, *_), heap in heaps.items() if parent == path)
         if rest > 0:

@@ -61,7 +61,7 @@ from sexton.detect.leak import (
     leak,
     undecided,
 )
-from sexton.detect.owners import LEDGER, LISTED, TRACED, TRACED_BEFORE, UPPER_BOUND, Owner, owners
+from sexton.detect.owners import LEDGER, LISTED, TRACED, UPPER_BOUND, Owner, owners
 from sexton.detect.registry import Advice, Stage, Threshold, Treatment, detector
 from sexton.model.chain import Strength
 from sexton.model.diagnosis import Step
@@ -412,7 +412,8 @@ def _chosen(every: tuple[Owner, ...], dying: int) -> list[Owner]:
 
 
 def _owned(owner: Owner) -> Evidence:
-    parts = [] if owner.dying is None else [count(owner.dying, "zombie")]
+    about = "about " if owner.about else ""
+    parts = [] if owner.dying is None else [about + count(owner.dying, "zombie")]
     if owner.bytes is not None:
         parts.append(f"{size(owner.bytes)} held")
     whose = f", {owner.unit}" if owner.unit and owner.unit not in owner.shown else ""
@@ -496,9 +497,7 @@ def _summary(
     text += f", {_live(census)}"
     named = next((owner for owner in found if owner.dying is not None), None)
     if named is not None:
-        # Restarts show how many there should be, not which ones they are.
-        seen = any(method in named.method for method in (TRACED, TRACED_BEFORE, LISTED))
-        about = "about " if LEDGER in named.method and not seen else ""
+        about = "about " if named.about else ""
         # What is not proven says so, as in the evidence.
         sure = "" if named.strength is Strength.PROVEN else f"{_ADVERB[named.strength]} "
         where = "left by" if named.pod is not None else "left under"
