@@ -242,6 +242,19 @@ def test_freeing_is_proven_by_more_than_what_comes_and_goes(scene, outcome, hold
     assert applied.exit == {True: 0, False: 1, None: 3}[holds]
 
 
+@pytest.mark.parametrize(("proven", "code"), [([True, "3 of 3"], 0), ([False, "1 of 3"], 1)])
+def test_a_step_may_measure_its_own_proof_and_what_it_could_not_do_stops_nothing(
+    scene, proven, code
+):
+    scene.acts.outcome = {"proven": proven}
+    promised = Criterion("each is gone", "their directories", "<=", 0, "left")
+    steps = tuple(step(id=f"{n}-x", preconditions=(), proof=(promised,)) for n in (1, 2))
+    applied = apply(replace(scene.plan, steps=steps), scene.fix, 60)
+    assert [item.state for item in applied.steps] == [DONE, DONE]
+    assert applied.steps[0].proofs == (("each is gone", *proven),)
+    assert applied.exit == code
+
+
 def test_a_proof_that_cannot_be_read_is_not_a_proof(scene):
     promised = Criterion("it runs", "systemd", "<=", 0, "", "unit.running a")
     steps = (step(id="1-x", preconditions=(), proof=(promised,)),)

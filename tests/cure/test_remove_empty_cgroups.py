@@ -8,22 +8,29 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lab.zombie_maker import CannotMakeZombies, scratch_cgroup
+from sexton.cure.apply import FixContext, apply
+from sexton.cure.journal import State
+from sexton.cure.preconditions import Probes
 from sexton.cure.protected import Rule
 from sexton.cure.remedies.remove_empty_cgroups import (
     REMOVE,
     EmptyCgroup,
     find_empty_cgroups,
+    left_of,
+    propose,
     remove,
 )
 from sexton.cure.writer import DryWriter, LiveWriter
 from sexton.errors import CommandError
 from sexton.host.host import open_host
 from sexton.sources.cgroupfs.layout import Layout
+from tests.model.test_plan import plan
 
 pytestmark = pytest.mark.root
 SCOPE = "run-r0f3a77bc0e6d4b1e.scope"
@@ -123,6 +130,32 @@ def test_one_that_somebody_moved_into_or_made_anew_is_left_alone(parent: Path):
     with pytest.raises(CommandError, match="replaced by a new cgroup"):
         remove(open_host(), row, LiveWriter(open_host()))
     assert home.exists()
+
+
+def test_the_step_is_proven_only_if_each_of_them_is_gone(parent: Path, tmp_path: Path):
+    names = ("a-1.scope", "a-2.scope")
+    for name in names:
+        (parent / name).mkdir()
+    step = propose("1-remove", list(found(parent).values()))
+    host = open_host()
+    child = subprocess.Popen(["sleep", "100"])
+    try:
+        (parent / names[0] / "cgroup.procs").write_text(str(child.pid))
+        fix = FixContext(host, LiveWriter(host), State(str(tmp_path / "fix")), (), print)
+        made = plan(boot_id=Probes(host).read("boot_id"), evidence_until_unix=time.time(),
+                    steps=(replace(step, preconditions=()),))  # fmt: skip
+        applied = apply(made, fix, 60)
+        assert applied.steps[0].proofs == (("each is gone", False, "1 of 2 removed"),)
+        assert "no longer empty" in applied.steps[0].message
+        assert applied.exit == 1
+        assert left_of(host, step) == 1
+    finally:
+        child.kill()
+        child.wait()
+    _wait_empty(parent / names[0])
+    (parent / names[0]).rmdir()
+    (parent / names[0]).mkdir()
+    assert left_of(host, step) == 0, "that is a new one"
 
 
 def test_a_dry_run_removes_nothing(parent: Path):

@@ -10,6 +10,7 @@ import pytest
 from sexton.cli.fix.verify import _watch
 from sexton.cure import measures
 from sexton.cure.journal import Run, StepRecord
+from sexton.cure.remedies.remove_empty_cgroups import REMOVE, EmptyCgroup, propose
 from sexton.cure.verify import Met, heading, verify
 from sexton.detect.growth import counts, growth, rate
 from sexton.host.host import open_host
@@ -186,6 +187,23 @@ def test_a_plan_that_was_to_free_zombies_holds_only_if_there_are_fewer(
     found = verify(run, window)
     assert (found.results[0].what, found.results[0].met) == ("dying memory cgroups", met)
     assert found.exit == code
+
+
+@pytest.mark.parametrize(
+    ("left", "now", "met", "code"),
+    [(0, "0", Met.YES, 0), (2, "2", Met.NO, 1), (None, "?", Met.UNKNOWN, 3)],
+)
+def test_a_plan_that_was_to_remove_empty_cgroups_holds_only_if_they_are_gone(
+    left: int | None, now: str, met: Met, code: int
+):
+    found = [EmptyCgroup(f"/a/{n}.scope", n, 0, 900.0, REMOVE) for n in (1, 2, 3)]
+    run = Run("run-1", plan(baseline=BASELINE, steps=(propose("1-remove", found),)), 1.0,
+              start={"dying": 60})  # fmt: skip
+    window = make_window([(0.0, rows(0.0)), (600.0, rows(600.0))], (KernelLog,))
+    verified = verify(run, window, left)
+    first = verified.results[0]
+    assert (first.what, first.before, first.now) == ("empty cgroups of the plan", "3", now)
+    assert (first.met, verified.exit) == (met, code)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_paths_repeat_and_ids_do_not():
     found = deaths(traced(*lives, event("release", 2, 4.0)))
     assert found is not None
     assert [death.cgroup_id for death in found.unreleased] == [1, 3]
-    assert found.births == 3
+    assert len(found.made) == 3
 
 
 def test_an_id_given_again_was_released_though_the_event_got_lost():

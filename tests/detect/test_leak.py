@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import re
+import string
+from dataclasses import replace
+
 import pytest
 
 from sexton.detect.detectors.cgroups.zombie_memcgs import detect
@@ -102,10 +107,9 @@ def test_a_traced_leak_is_a_problem_whatever_the_number_of_the_dying(
     assert found(window).severity is severity
     finding = detect(window)
     assert (finding.verdict, finding.severity) == (Verdict.PRESENT, severity)
-    assert "leaking" in finding.summary
-    assert "1,000 " in finding.summary
+    assert re.search(r"processes\) and [\d,.]+ more an hour \(1,000 (within|in) ", finding.summary)
     assert "/a" in finding.summary  # who leaves them
-    pace = next(each for each in finding.evidence if each.what == "leak rate")
+    pace = next(each for each in finding.evidence if each.what == "memory cgroups leaked")
     assert "/a/job-*" in pace.value
     assert "UTC" in pace.value
 
@@ -131,7 +135,8 @@ def test_the_one_that_leaks_now_is_named_beside_the_one_that_left_the_most():
     ]
     summary = detect(make_window([(0.0, []), *counts, (150.0, events)], [CgroupEvent])).summary
     assert "900 of them left under /old/pod-*" in summary
-    assert "leaking from /a/job-*, 1,000 within a minute" in summary
+    assert "3,680 more an hour (1,000 within a minute)" in summary
+    assert summary.endswith("; leaking from /a/job-*")
 
 
 def lossy(leaks: Deaths, until: int, burst_s: int) -> Window:
@@ -185,18 +190,33 @@ def test_the_pace_is_of_the_stretch_in_which_it_leaked():
     assert made.arrives_s == pytest.approx(900, rel=0.05)
 
 
+def test_a_leak_with_few_dying_is_the_first_that_is_shown():
+    first, second, *_ = detect(traced(every(10.0, 300.0), 300.0)).evidence
+    assert (first.what, first.normal) == ("memory cgroups leaked", "0")
+    assert first.value.startswith("354 an hour (29 in 4 min 54 s) from /a/job-*; ")
+    assert second.what == "dying memory cgroups"
+    many = detect(traced(every(3.0, 3600.0), 3600.0, dying=1500)).evidence
+    assert many[0].what == "dying memory cgroups"
+
+
+def test_those_removed_a_moment_ago_are_not_of_unknown_origin():
+    finding = detect(traced(every(1 / 45, 10.0), 10.0))
+    assert "(224 more, removed in the last 5 s)" in finding.summary
+    assert not [each for each in finding.evidence if "unknown" in each.what]
+
+
 def test_where_many_are_dying_already_the_pace_counts_and_not_their_number():
     slow, fast = every(300.0, 3600.0), every(3.0, 3600.0)
     assert found(traced(slow, 3600.0, dying=1500)).severity is None
     finding = detect(traced(fast, 3600.0, dying=1500))
     assert finding.severity is Severity.CRITICAL
-    assert "leaking, another 1,000 in" in finding.summary
+    assert "1,201 more an hour (another 1,000 in 49 min 57 s)" in finding.summary
     assert any("will reach another 1,000 dying in" in each.value for each in finding.evidence)
 
 
 def test_the_hour_it_gets_there_has_its_date_if_that_is_another_day():
     finding = detect(traced(every(80.0, 3600.0), 3600.0))
-    pace = next(each for each in finding.evidence if each.what == "leak rate")
+    pace = next(each for each in finding.evidence if each.what == "memory cgroups leaked")
     assert " at 2023-11-15 " in pace.value
 
 
@@ -262,22 +282,52 @@ def test_what_is_no_leak(deaths: Deaths):
     assert leak(traced(deaths, 30.0)) is None
 
 
+def renamed(window: Window, names: list[str]) -> Window:
+    """The same, with other paths."""
+    events = [
+        (batch.mono_s, [replace(row, path=names[row.cgroup_id - 1]) for row in batch.rows])
+        for batch in window.batches(CgroupEvent) or ()
+    ]
+    counts = [(batch.mono_s, list(batch.rows)) for batch in window.batches(CgroupCensus) or ()]
+    return make_window(sorted([*events, *counts], key=lambda pair: pair[0]), empty=[CgroupEvent])
+
+
+@pytest.mark.parametrize(
+    ("deaths", "until"),
+    [(every(1 / 45, 10.0), 10.0), (every(0.6, 20.0), 20.0), (every(10.0, 3600.0), 3600.0)],
+)
+def test_a_leak_under_random_names_is_a_leak(deaths: Deaths, until: float):
+    chance = random.Random(1)
+    letters = string.ascii_letters + string.digits
+    names = [f"/a/tmp.{''.join(chance.choices(letters, k=10))}" for _ in deaths]
+    made = found(renamed(traced(deaths, until), names))
+    assert made == found(traced(deaths, until))._replace(shown="/a/tmp.*")
+
+
 def test_existing_cgroups_that_are_removed_are_no_leak():
     assert leak(traced(every(0.2, 20.0), 20.0, born=False)) is None
 
 
+def test_existing_cgroups_that_are_removed_while_others_come_and_go_are_no_leak():
+    """A node is drained; each probe of those that are left makes a cgroup and removes it."""
+    events, counts = [], []
+    for n in range(1, 41):
+        events.append(CgroupEvent("rmdir", n, f"/pods/pod-{n}", int((0.5 * n) * 1e9)))
+        for kind, later in (("mkdir", 0.1), ("rmdir", 0.2), ("release", 0.3)):
+            at = int((0.5 * n + later) * 1e9)
+            events.append(CgroupEvent(kind, 100 + n, f"/probes/exec-{n}", at))
+    for n in range(5):
+        counts.append((5.0 * n, [census(10 * n, live=90 - 10 * n)]))
+    window = make_window([(0.0, []), *counts, (21.0, events)], empty=[CgroupEvent])
+    assert leak(window) is None
+    assert undecided(window) is None
+
+
 def test_units_that_leave_one_each_at_boot_are_no_leak():
     names = ["alpha", "beta", "gamma", "delta", "omega", "sigma", "kappa", "theta"]
-    window = traced([(2.0 * n, None) for n in range(1, 9)], 20.0, path="/system.slice/{}")
-    renamed = [
-        (batch.mono_s, [
-            CgroupEvent(row.kind, row.cgroup_id,
-                        f"/system.slice/{names[row.cgroup_id - 1]}.service", row.mono_ns)
-            for row in batch.rows
-        ])
-        for batch in window.batches(CgroupEvent) or ()
-    ]  # fmt: skip
-    assert leak(make_window([*renamed, (20.0, [census(8)])])) is None
+    paths = [f"/system.slice/{name}-{size}.service" for name in names for size in ("big", "small")]
+    window = traced([(1.0 * n, None) for n in range(1, 17)], 20.0)
+    assert leak(renamed(window, paths)) is None
 
 
 @pytest.mark.parametrize(

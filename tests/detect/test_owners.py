@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sexton.detect.detectors.cgroups import zombie_memcgs
 from sexton.detect.owners import COUNTED, LEDGER, LISTED, TRACED, owners
 from sexton.model.chain import Strength
 from sexton.model.row import Row
@@ -174,6 +175,24 @@ def test_the_ledger_names_what_only_was_counted():
     assert owner.strength is Strength.LIKELY
     assert owner.dying is not None
     assert owner.dying <= 105
+
+
+def test_a_number_of_restarts_is_about_and_one_that_was_traced_is_exact():
+    """A trace of the last ten does not turn a thousand restarts into so many seen deaths."""
+    died = [removed(n, "/system.slice/ecs.service", 980.0 + n) for n in range(10)]
+    window = make_window(
+        [
+            (980.0, [census(995), restarting("ecs.service", 995, 979_000_000)]),
+            (1000.0, [census(1005), restarting("ecs.service", 1005, 999_000_000), *died]),
+        ],
+        empty=[CgroupEvent],
+    )
+    (owner,) = owners(window)
+    assert owner.method == f"{TRACED} + {LEDGER}"
+    assert (owner.dying, owner.about) == (1005, True)
+    assert "about 1,005 of them left under" in zombie_memcgs.detect(window).summary
+    alone = make_window([(980.0, []), (1000.0, died)], empty=[CgroupEvent])
+    assert [owner.about for owner in owners(alone)] == [False]
 
 
 def test_a_mere_possibility_is_no_owner():

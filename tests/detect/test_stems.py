@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import random
+import string
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.detect.stems import container, join, path_stem, pattern, split, stem, unit_of
+from sexton.detect.stems import (
+    RANDOM,
+    container,
+    join,
+    kinds,
+    path_stem,
+    pattern,
+    split,
+    stem,
+    unit_of,
+)
+from sexton.model.rows.cgroup import CgroupDir
+from tests.support.windows import make_window
 
 ID = "0123456789abcdef" * 4
 
@@ -75,3 +90,59 @@ def test_a_path_is_put_together_as_it_was_taken_apart(parts: list[str]):
     path = "/" + "/".join(parts)
     assert join(*split(path)) == path
     assert path_stem(path).count("/") == path.count("/")
+
+
+_CHANCE = random.Random(5)
+
+
+def word(length: int, letters: str = string.ascii_lowercase) -> str:
+    return "".join(_CHANCE.choices(letters, k=length))
+
+
+def stems(*paths: str) -> set[str]:
+    of = kinds(make_window([]), paths)
+    return {of(path).stem for path in paths}
+
+
+def test_names_of_one_kind_differ_by_a_number():
+    assert stems("/a/run-1", "/a/run-2") == {"run-*"}
+
+
+def test_random_names_share_what_stands_before_their_last_word():
+    temporary = [f"/a/tmp.{word(10, string.ascii_letters + string.digits)}" for _ in range(20)]
+    jobs = [f"/a/job-{word(5)}" for _ in range(20)]
+    assert stems(*temporary, *jobs) == {"tmp.*", "job-*"}
+    assert stems(*(f"/a/run-{word(6)}.scope" for _ in range(20))) == {"run-*"}
+    assert stems(*(f"/a/{word(8)}" for _ in range(20))) == {"*"}
+
+
+def test_a_handful_of_names_are_daemons():
+    assert len(stems(*(f"/a/{word(8)}" for _ in range(int(RANDOM.value) - 1)))) == RANDOM.value - 1
+
+
+def test_a_name_that_is_used_again_is_not_random():
+    paths = [f"/a/{word(8)}" for _ in range(20)]
+    assert len(stems(*paths, *paths)) == 20
+
+
+def test_units_have_names_of_their_own():
+    assert len(stems(*(f"/system.slice/{word(8)}.service" for _ in range(20)))) == 20
+
+
+def test_names_in_different_directories_are_not_counted_together():
+    below = [f"/{place}/{word(8)}" for place in ("a", "b", "c") for _ in range(5)]
+    assert len(stems(*below)) == 15
+
+
+def test_one_that_two_methods_know_was_still_used_once():
+    paths = [f"/a/{word(8)}" for _ in range(20)]
+    of = kinds(make_window([]), paths, paths)
+    assert {of(path).stem for path in paths} == {"*"}
+
+
+def test_the_kind_is_below_the_deepest_directory_that_lives():
+    live = make_window([(0.0, [CgroupDir(path, n, 0) for n, path in enumerate(("/", "/a"))])])
+    paths = [f"/a/{word(8)}/main" for _ in range(20)]
+    of = kinds(live, paths)
+    assert {of(path)[::2] for path in paths} == {("/a", "*")}
+    assert of("/b/other") == ("/", "b/other", "b/other")

@@ -68,8 +68,9 @@ def test_over_a_night_the_leak_its_owner_and_its_pace_are_found_and_nothing_else
     problems = {name for name, item in found.items() if item["severity"] != "info"}
     assert problems == {"crash_looping_unit", "cgroup_churn", "zombie_memcgs"}
     assert found["zombie_memcgs"]["entities"]["unit"] == [UNIT]
-    rate = evidence["leak rate"]
-    assert f"{3600 / PERIOD_S:.0f} an hour from /system.slice/{UNIT}" in rate
+    rate = evidence["memory cgroups leaked"]
+    assert rate.startswith(f"{3600 / PERIOD_S:.0f} an hour (")
+    assert f") from /system.slice/{UNIT};" in rate
     assert "will reach another 1,000 dying" in rate, "it passed the first"
 
 
@@ -78,7 +79,7 @@ def test_in_the_first_hour_it_is_found_with_the_time_at_which_there_will_be_too_
     span = f"{start:%Y-%m-%dT%H:%M:%SZ}..{start + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
     diagnosis, evidence = said(night, "--window", span)
     assert diagnosis["chains"][0]["root"] == "crash_looping_unit"
-    rate = evidence["leak rate"]
+    rate = evidence["memory cgroups leaked"]
     assert f"from /system.slice/{UNIT}; will reach 1,000 dying in 1 h" in rate
     told = re.search(r"at (\d\d:\d\d:\d\d) UTC", rate)
     assert told is not None
@@ -91,4 +92,5 @@ def test_within_minutes_the_owner_and_the_pace_are_known(night: Path):
     start = datetime.fromtimestamp(PLAN.start, UTC)
     span = f"{start:%Y-%m-%dT%H:%M:%SZ}..{start + timedelta(minutes=3):%Y-%m-%dT%H:%M:%SZ}"
     _, evidence = said(night, "--window", span)
-    assert f"from /system.slice/{UNIT}; will reach 1,000 dying in 2 h" in evidence["leak rate"]
+    rate = evidence["memory cgroups leaked"]
+    assert f"from /system.slice/{UNIT}; will reach 1,000 dying in 2 h" in rate

@@ -324,6 +324,9 @@ def _proof(
     Where only the whole node can be counted, their memory must have become less as well: others may
     have died or been freed meanwhile.
     """
+    if not criterion.probe and "proven" in outcome:
+        holds, reading = outcome["proven"]
+        return criterion.what, bool(holds), printable(str(reading))
     if not criterion.probe:
         freed, left = outcome.get("freed"), outcome.get("dying_after")
         if freed is None or left is None:
@@ -346,10 +349,11 @@ def _only_others_fewer(outcome: Mapping[str, Any]) -> bool:
 
 
 def _why_stop(done: StepDone) -> str:
-    """Why to stop here. Freeing no zombies is no reason, though it leaves the step unproven."""
+    """Why to stop here. What a step could not free or remove is no reason, though it leaves the
+    step unproven."""
     if done.state in (REFUSED, FAILED):
         return done.message
-    if not remedy(done.step.remedy).RECLAIMS:
+    if not remedy(done.step.remedy).RECLAIMS and "proven" not in done.outcome:
         for what, holds, found in done.proofs:
             if holds is False:
                 return f"proof failed after {done.step.id}: {what}: {found}"

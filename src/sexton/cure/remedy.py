@@ -5,7 +5,8 @@ A remedy is a module in `sexton.cure.remedies`; its stem is its name in plans an
 - ``propose(…) -> Step``: describes the step; changes nothing;
 - ``prepare(step, context) -> dict``: reads everything an undo needs, before anything is changed;
 - ``carry_out(step, context) -> dict``: does it; in the outcome `said` is a line for display, `told`
-  an optional list of further lines, `skipped` means that nothing had to be done;
+  an optional list of further lines, `skipped` means that nothing had to be done, `proven` is
+  whether its proof holds and the reading, if the step measures that itself;
 - ``undo(before, context) -> list[str]``: restores what `prepare` read; may be repeated.
 """
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from sexton.cure import measures
 from sexton.cure.journal import STOPPED as STOPPED_EARLY
 from sexton.cure.journal import Run
+from sexton.cure.remedies import remove_empty_cgroups
 from sexton.cure.remedy import detail_lines, remedy
 from sexton.detect.detectors.cpu.saturated_core import holds
 from sexton.detect.growth import ENOUGH, growth
@@ -97,8 +98,10 @@ def saturated_cores(plan: Plan) -> tuple[int, ...]:
     return tuple(int(part) for part in str(plan.baseline.get("cores", "")).split())
 
 
-def verify(run: Run, window: Window) -> Verified:
-    """Compare the window with the plan's baseline and the readings at the start of the apply."""
+def verify(run: Run, window: Window, empty_left: int | None = None) -> Verified:
+    """Compare the window with the plan's baseline and the readings at the start of the apply.
+
+    `empty_left`: how many of the cgroups that it was to remove are still there."""
     plan = run.plan
     before = plan.baseline
     cores, units = saturated_cores(plan), targets(run)
@@ -107,6 +110,10 @@ def verify(run: Run, window: Window) -> Verified:
     results = [_rate(before, window), *(_restarts(window, now, unit) for unit in units)]
     if any(remedy(step.remedy).RECLAIMS for step in run.steps):
         results.insert(0, _fewer(at_apply, now.get(measures.DYING)))
+    removing = [step for step in run.steps if step.remedy == remove_empty_cgroups.NAME]
+    if removing:
+        planned = sum(map(remove_empty_cgroups.planned, removing))
+        results.insert(0, _gone(planned, empty_left))
     held = {hold.core: hold for hold in holds(window)}
     results += [_core(before, now, core, held.get(core)) for core in cores]
     results += [_not_up(rate, before, now) for rate in (_THROTTLING, _RECLAIM)]
@@ -142,6 +149,15 @@ def _fewer(before: Any, now: float | None) -> CriterionResult:
     met = _met(measures.are_fewer(float(before), rise(now, float(before))))
     note = "" if met is Met.YES else "the plan was to free them"
     return CriterionResult(what, earlier, f"{now:,.0f}", met, source, note)
+
+
+def _gone(planned: int, left: int | None) -> CriterionResult:
+    """The cgroups that the plan was to remove are gone."""
+    what, source = "empty cgroups of the plan", "their directories"
+    if left is None:
+        return CriterionResult(what, f"{planned:,}", "?", Met.UNKNOWN, source)
+    note = "the plan was to remove them" if left else ""
+    return CriterionResult(what, f"{planned:,}", f"{left:,}", _met(not left), source, note)
 
 
 def _rate(before: Mapping[str, Any], window: Window) -> CriterionResult:

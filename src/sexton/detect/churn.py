@@ -16,9 +16,8 @@ import numpy as np
 
 from sexton.detect.deaths import Deaths, deaths
 from sexton.detect.kubernetes.pods import PodPart, pods
-from sexton.detect.owners import placer
 from sexton.detect.rows_read import remembered
-from sexton.detect.stems import container, join, path_stem, pattern, split, unit_of
+from sexton.detect.stems import container, join, kinds, path_stem, pattern, split, unit_of
 from sexton.model.rows.cgroup import CgroupCensus, CgroupDir
 from sexton.model.window import Window
 from sexton.series.directories import turnover
@@ -28,16 +27,18 @@ _FEWEST_GAPS = 4
 
 @dataclass(slots=True)
 class Family:
-    """Cgroups of similar names that died below one directory. `open_s` are the times of death of
-    those that were not released yet, `kept_s` of those that were not within the grace; `unsure` is
+    """Cgroups of similar names that died below one directory. `births` is how many such were made.
+    `open_s` are the times of death of those that were not released yet,
+    `kept_s` of those that were not within the grace; `unsure` is
     of how many nobody knows, since events were lost. `pod` is whose they were, if it has a name.
 
-    `released`, `unsure`, `kept_s` and `open_s` stay empty if nothing was traced.
+    `births`, `released`, `unsure`, `kept_s` and `open_s` stay empty if nothing was traced.
     """
 
     path: str
     names: set[str] = field(default_factory=set)
     deaths: int = 0
+    births: int = 0
     released: int = 0
     unsure: int = 0
     kept_s: list[float] = field(default_factory=list)
@@ -77,6 +78,16 @@ class Family:
         found = gaps(self.times_s)
         return float(np.median(found)) if found else None
 
+    @property
+    def lasted_s(self) -> float:
+        """From the first death to the last."""
+        return max(self.times_s, default=0.0) - min(self.times_s, default=0.0)
+
+    @property
+    def remade(self) -> bool:
+        """Were about as many made, or have existing ones been removed?"""
+        return self.births * 2 >= self.deaths
+
     def regular(self, spread: float) -> bool:
         """Do the gaps between deaths differ by no more than `spread` of their mean?"""
         found = gaps(self.times_s)
@@ -113,16 +124,16 @@ def churn(window: Window) -> Churn | None:
 
 
 def _from_events(window: Window, traced: Deaths) -> Churn:
-    place = placer(window)
+    kind_of = kinds(window, (death.path for death in traced.all), traced.made)
     families: dict[tuple[str, str], Family] = {}
     of_path: dict[str, Family] = {}
     kept = {id(death) for death in traced.unreleased}
     for death in traced.all:
         family = of_path.get(death.path)
         if family is None:
-            path, name = place(death.path)
-            family = families.setdefault((path, path_stem(name)), Family(path))
-            family.names.add(name)
+            kind = kind_of(death.path)
+            family = families.setdefault((kind.path, kind.stem), Family(kind.path))
+            family.names.add(kind.name)
             of_path[death.path] = family
         family.deaths += 1
         family.released += death.released_s is not None
@@ -132,8 +143,13 @@ def _from_events(window: Window, traced: Deaths) -> Churn:
         if id(death) in kept:
             family.kept_s.append(death.died_s)
         family.times_s.append(death.died_s)
+    for path in traced.made:
+        kind = kind_of(path)
+        made = families.get((kind.path, kind.stem))
+        if made is not None:
+            made.births += 1
     found = _busiest(window, families.values())
-    return Churn(found, traced.births, traced.seconds, traced)
+    return Churn(found, len(traced.made), traced.seconds, traced)
 
 
 def _from_directories(window: Window) -> Churn | None:

@@ -56,7 +56,7 @@ class Deaths:
     """
 
     all: tuple[Death, ...]
-    births: int
+    made: tuple[str, ...]
     start_s: float
     end_s: float
     lost: int
@@ -144,7 +144,7 @@ def deaths(window: Window) -> Deaths | None:
     lost = sum(gap.lost for gap in window.all(CgroupEventGap) or ())
     return Deaths(
         tuple(joined.found),
-        joined.births,
+        tuple(joined.made),
         start_s,
         end_s,
         lost,
@@ -350,11 +350,11 @@ def _end(batch: Batch[CgroupEvent]) -> float:
 
 
 class _Joined(NamedTuple):
-    """Deaths with their releases, the number of births, how many releases were missed, until when
-    releases may have been missed, and whether counts bound how many."""
+    """Deaths with their releases, the paths of new cgroups, how many releases were missed, until
+    when releases may have been missed, and whether counts bound how many."""
 
     found: list[Death]
-    births: int
+    made: list[str]
     missed: int
     doubt_until_s: float
     bounded: bool
@@ -367,9 +367,10 @@ def _joined(
     found: list[Death] = []
     still = Open()
     still.expect(gaps, counted)
-    births = 0
+    made: list[str] = []
     for event in events:
-        births += event.kind == "mkdir"
+        if event.kind == "mkdir":
+            made.append(event.path)
         moment = event.mono_ns / 1e9
         found += still.reach(moment)
         ended = still.add(event.kind, event.cgroup_id, event.path, moment)
@@ -382,4 +383,4 @@ def _joined(
         doubt_until_s = doubt_until_s if still.missed == missed else last.mono_s
     found += [*still.unsure.values(), *still.by_id.values()]
     found.sort(key=attrgetter("died_s"))
-    return _Joined(found, births, still.missed, doubt_until_s, still.bounded)
+    return _Joined(found, made, still.missed, doubt_until_s, still.bounded)

@@ -179,7 +179,7 @@ def _unreleased(seen: Churn, traced: Deaths) -> Undecided | None:
     if traced.seconds >= GRACE.value + SHORTEST.value:
         return None
     found = _going_on(seen, traced)
-    if found is None or 2 * found[1].seconds < traced.seconds or seen.births * 2 < found[1].number:
+    if found is None or 2 * found[1].seconds < traced.seconds or not _were_made(found[1], found[0]):
         return None
     return Undecided(found[1].number, traced.seconds, found[0].called)
 
@@ -209,7 +209,8 @@ def _by_releases(
         stretch.less(min(most, sum(time >= stretch.start_s for time in doubted)))
         for stretch in every
     ]
-    proven = [stretch for stretch in sure if _is_proven(stretch, seen, counted)]
+    born = sum(family.births for family, _ in found)
+    proven = [stretch for stretch in sure if _is_proven(stretch, born, counted)]
     if not proven:
         return None
     most_certain = max(proven, key=lambda stretch: stretch.certain)
@@ -218,14 +219,14 @@ def _by_releases(
     return Leak(most_certain.number, most_certain.seconds, counted[-1].dying, shown, TRACED)
 
 
-def _is_proven(stretch: _Stretch, seen: Churn, counted: Sequence[Count]) -> bool:
+def _is_proven(stretch: _Stretch, born: int, counted: Sequence[Count]) -> bool:
     """Enough of them, for long enough, born in the window, and the count grew."""
     grew = _grew(counted, stretch.start_s)
     number = stretch.number
     return (
         number >= ENOUGH.value
         and stretch.seconds >= SHORTEST.value
-        and seen.births * 2 >= number
+        and born * 2 >= number
         and (grew is None or 2 * grew >= number)
     )
 
@@ -237,7 +238,7 @@ def _by_growth(seen: Churn, traced: Deaths, counted: Sequence[Count]) -> Leak | 
         return None
     family, stretch = found
     grew = _grew(counted, stretch.start_s)
-    if grew is None or grew < CONFIRMED * stretch.number or seen.births * 2 < stretch.number:
+    if grew is None or grew < CONFIRMED * stretch.number or not _were_made(stretch, family):
         return None
     method = f"{TRACED}; {COUNTED}"
     return Leak(stretch.number, stretch.seconds, counted[-1].dying, family.called, method)
@@ -293,6 +294,11 @@ def _were_there(counted: Sequence[Count], number: int) -> bool:
     """Are so many fewer live that existing cgroups must have been removed?"""
     first, last = counted[0].live, counted[-1].live
     return first is not None and last is not None and 2 * rise(last, first) >= number
+
+
+def _were_made(stretch: _Stretch, family: Family) -> bool:
+    """Or are existing ones removed, and hardly any made?"""
+    return family.births * 2 >= stretch.number
 
 
 def _grew(counted: Sequence[Count], start_s: float) -> int | None:

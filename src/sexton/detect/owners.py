@@ -23,7 +23,7 @@ there, and the dead belong to the directory above; on v1 they are shown below th
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from sexton.detect.deaths import already_dying, deaths
@@ -31,9 +31,9 @@ from sexton.detect.growth import dying_below, growth, latest_count
 from sexton.detect.kubernetes.pods import PodPart, common, pods
 from sexton.detect.ledger import suspects
 from sexton.detect.rows_read import remembered
-from sexton.detect.stems import join, path_stem, pattern, split, unit_of
+from sexton.detect.stems import join, kinds, path_stem, pattern, placer, split, unit_of
 from sexton.model.chain import Strength
-from sexton.model.rows.cgroup import CgroupDir, CgroupResidual, OfflineMemcg
+from sexton.model.rows.cgroup import CgroupResidual, OfflineMemcg
 from sexton.model.rows.unit import Unit
 from sexton.model.window import Window
 from sexton.series.steps import rise
@@ -57,7 +57,8 @@ class Owner:
     `dying` is `None` if only bytes are known, `bytes` if only a count is. `names` is the name or
     the pattern of the dead below `path`, relative to it (``ecs.service``, ``run-*``); `unit` the
     systemd unit they belonged to, `pod` the pod or container, if it has a name. `strength` is how
-    certain the attribution is. `grown_bytes` is how much `bytes` grew within the window, negative
+    certain the attribution is; `about` if their number is that of the restarts, and not of the dead
+    that were seen. `grown_bytes` is how much `bytes` grew within the window, negative
     if they shrank; `None` if nothing comparable was read before.
     """
 
@@ -70,6 +71,7 @@ class Owner:
     names: str | None = None
     grown_bytes: int | None = None
     pod: PodPart | None = None
+    about: bool = False
 
     @property
     def shown(self) -> str:
@@ -104,6 +106,11 @@ class _Heap:
     def dying(self) -> int:
         """The maximum, not the sum: traced cgroups are listed and matched as well."""
         return max(self.traced + self.before, self.listed, self.matched)
+
+    @property
+    def about(self) -> bool:
+        """Restarts show how many there should be, not which ones they are."""
+        return self.dying > max(self.traced + self.before, self.listed)
 
     @property
     def method(self) -> str:
@@ -153,7 +160,7 @@ def owners(window: Window) -> tuple[Owner, ...]:
         whole = join(path, names)
         unit = heap.unit or unit_at.get(whole) or unit_of(whole)
         owner = Owner(path, heap.dying, None, heap.method, heap.strength, unit, names)
-        found.append(replace(owner, pod=common(heap.pods)))
+        found.append(replace(owner, pod=common(heap.pods), about=heap.about))
     for path, number in counted.items():
         rest = number - sum(heap.dying for (parent, *_), heap in heaps.items() if parent == path)
         if rest > 0:
@@ -178,31 +185,31 @@ def _order(owner: Owner) -> tuple[int, int, int, int, str]:
 
 def _named(window: Window) -> _Heaps:
     """The dead whose paths are known, by live directory and stem."""
-    place, named = placer(window), pods(window)
+    traced, before, named = deaths(window), already_dying(window), pods(window)
+    stayed = [death.path for death in traced.unreleased] if traced else []
+    earlier = [death.path for death in before.deaths]
+    listed = [memcg.path for memcg in window.latest(OfflineMemcg) or ()]
+    kind_of = kinds(window, stayed, traced.made if traced else (), earlier, listed)
     heaps: _Heaps = defaultdict(_Heap)
 
     def counted(paths: Iterable[str]) -> Iterator[tuple[_Heap, int]]:
         for dead, number in Counter(paths).items():
-            path, name = place(dead)
-            pod = named.of(dead)
-            heap = heaps[path, path_stem(name), pod.family if pod is not None else None]
-            heap.names.add(name)
+            kind, pod = kind_of(dead), named.of(dead)
+            heap = heaps[kind.path, kind.stem, pod.family if pod is not None else None]
+            heap.names.add(kind.name)
             heap.pods |= set() if pod is None else {pod}
             yield heap, number
 
-    traced = deaths(window)
-    stayed = traced.unreleased if traced else ()
-    for heap, number in counted(death.path for death in stayed):
+    for heap, number in counted(stayed):
         heap.traced += number
         heap.strength = Strength.PROVEN
     if traced is not None and not traced.sure(growth(window)):
         for heap, _ in counted(death.path for death in traced.doubted):
             heap.strength = Strength.LIKELY
-    before = already_dying(window)
-    for heap, number in counted(death.path for death in before.deaths):
+    for heap, number in counted(earlier):
         heap.before += number
         heap.raise_strength(Strength.PROVEN if before.sure else Strength.LIKELY)
-    for heap, number in counted(memcg.path for memcg in window.latest(OfflineMemcg) or ()):
+    for heap, number in counted(listed):
         heap.listed += number
         heap.strength = Strength.PROVEN
     return heaps
@@ -235,21 +242,6 @@ def _merge_small(heaps: _Heaps) -> None:
     for path, stem, pod in list(heaps):
         if pod is not None and heaps[path, stem, pod].dying * 100 < _SMALL * total[path, stem]:
             heaps[path, stem, None].add(heaps.pop((path, stem, pod)), "")
-
-
-def placer(window: Window) -> Callable[[str], tuple[str, str]]:
-    """A function that splits the path of a dead cgroup at the deepest live directory."""
-    rows = window.latest(CgroupDir)
-    live: Collection[str] | None = None if rows is None else {row.path for row in rows}
-
-    def place(path: str) -> tuple[str, str]:
-        parent, name = split(path)
-        while live is not None and parent != "/" and parent not in live:
-            parent, above = split(parent)
-            name = f"{above}/{name}"
-        return parent, name
-
-    return place
 
 
 def _add_suspects(window: Window, heaps: _Heaps, counted: dict[str, int]) -> None:

@@ -13,15 +13,34 @@ A service or slice keeps its digits, which distinguish units; an instance does n
 
 >>> [stem(name) for name in ("k3s.service", "user-1000.slice", "getty@tty1.service")]
 ['k3s.service', 'user-1000.slice', 'getty@tty*.service']
+
+Other names are random: ``tmp.Xy3kQ9`` of mktemp, ``job-wgjzp``. No rule tells such a name from
+``database``, but many in one directory, each used once, are of one kind (`kinds`). Units keep their
+names, so they are never that.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import takewhile
+from typing import NamedTuple
 
 from sexton.detect.kubernetes.pods import POD, UID
+from sexton.detect.registry import Threshold
+from sexton.model.rows.cgroup import CgroupDir
+from sexton.model.window import Window
+
+RANDOM = Threshold(
+    "random names",
+    10,
+    "names in one directory, each used once",
+    "a handful of daemons have names of their own; so many, each used once, are random",
+)
+#: All of a name up to its last word: ``tmp.`` of ``tmp.Xy3kQ9``, ``build-web-`` of ``build-web-x``.
+_HEAD = re.compile(r".*[^A-Za-z0-9](?=[A-Za-z0-9]+\Z)")
 
 _ESCAPE = r"\\x[0-9a-f]{2}|"  # systemd's escape of one character: part of the name, kept
 #: Tried in order: the last letter of ``pod`` is a hexadecimal digit, too.
@@ -58,10 +77,23 @@ _HOMES = {"docker": "docker container", "ecs": "ECS container", "buildkit": "bui
 
 def stem(name: str) -> str:
     """A cgroup's name with its unique part replaced."""
-    if name.endswith(_NAMED_UNITS) and not name.startswith("run-"):
+    if _is_named(name):
         head, at, instance = name.partition("@")
         return _replace(_IDS, head) + at + (_replace(_NUMBERS, instance) if at else "")
     return _replace(_NUMBERS, name)
+
+
+def is_named_unit(name: str) -> bool:
+    """Whether a part of it is a unit with a name of its own, not a transient one or an instance.
+
+    >>> [is_named_unit(name) for name in ("ssh.service/a", "run-17.service", "getty@tty1.service")]
+    [True, False, False]
+    """
+    return any(_is_named(part) and "@" not in part for part in name.split("/"))
+
+
+def _is_named(part: str) -> bool:
+    return part.endswith(_NAMED_UNITS) and not part.startswith("run-")
 
 
 def _replace(patterns: Iterable[re.Pattern[str]], text: str) -> str:
@@ -85,9 +117,20 @@ def pattern(names: Iterable[str]) -> str:
 
     >>> pattern(["ecs2.service", "ecs2.service"]), pattern(["run-1", "run-2"])
     ('ecs2.service', 'run-*')
+
+    Of names without a common stem, what they begin with:
+
+    >>> pattern(["tmp.Xy3kQ9", "tmp.hPGWcu", "tmp.biPKGS"])
+    'tmp.*'
     """
-    known = set(names)
-    return known.pop() if len(known) == 1 else path_stem(min(known))
+    first, last = min(known := set(names)), max(known)
+    if first == last:
+        return first
+    stem = path_stem(first)
+    if stem == path_stem(last):
+        return stem
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    return "".join(letter for letter, _ in same) + "*"
 
 
 def split(path: str) -> tuple[str, str]:
@@ -140,3 +183,75 @@ def container(path: str) -> str | None:
                 pods = any(part.startswith("kubepods") for part in parts[:index])
                 return home or ("Kubernetes container" if pods else kind)
     return None
+
+
+class Kind(NamedTuple):
+    """The deepest live directory above a dead cgroup, its name below that, and its stem."""
+
+    path: str
+    name: str
+    stem: str
+
+
+def kinds(window: Window, *sources: Iterable[str]) -> Callable[[str], Kind]:
+    """A function from the path of a cgroup to its kind. `sources` are the paths of dead and new
+    ones as each method knows them; several may know the same."""
+    place = placer(window)
+    used: Counter[str] = Counter()
+    for paths in sources:
+        used |= Counter(paths)
+    known: dict[str, Kind] = {}
+    alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for dead in used:
+        path, name = place(dead)
+        kind = known[dead] = Kind(path, name, path_stem(name))
+        alike[path, kind.stem].append(dead)
+    once: defaultdict[str, list[str]] = defaultdict(list)
+    for (path, _), same in alike.items():
+        if len(same) == 1 and used[same[0]] == 1 and not is_named_unit(known[same[0]].name):
+            once[path] += same
+    for same in once.values():
+        for stem, dead in _random(same, known):
+            known[dead] = known[dead]._replace(stem=stem)
+
+    def of(dead: str) -> Kind:
+        found = known.get(dead)
+        if found is None:
+            path, name = place(dead)
+            found = known[dead] = Kind(path, name, path_stem(name))
+        return found
+
+    return of
+
+
+def _random(once: list[str], known: dict[str, Kind]) -> Iterable[tuple[str, str]]:
+    """Those of them whose names are random, each with its new stem."""
+    if len(once) < RANDOM.value:
+        return
+    by_head: defaultdict[str, list[str]] = defaultdict(list)
+    for dead in once:
+        found = _HEAD.match(known[dead].name.removesuffix(".scope"))
+        by_head[found[0] if found else ""].append(dead)
+    rest = by_head.pop("", [])
+    for head, same in by_head.items():
+        if len(same) >= RANDOM.value:
+            yield from ((f"{head}*", dead) for dead in same)
+        else:
+            rest += same
+    if len(rest) >= RANDOM.value:
+        yield from (("*", dead) for dead in rest)
+
+
+def placer(window: Window) -> Callable[[str], tuple[str, str]]:
+    """A function that splits the path of a dead cgroup at the deepest live directory."""
+    rows = window.latest(CgroupDir)
+    live = None if rows is None else {row.path for row in rows}
+
+    def place(path: str) -> tuple[str, str]:
+        parent, name = split(path)
+        while live is not None and parent != "/" and parent not in live:
+            parent, above = split(parent)
+            name = f"{above}/{name}"
+        return parent, name
+
+    return place

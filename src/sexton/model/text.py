@@ -80,16 +80,18 @@ def seconds(value: float) -> str:
 
     >>> [seconds(v) for v in (0.00003, 0.0004, 0.25, 4.82, 75, 7300, 700000)]
     ['30 µs', '0.4 ms', '250 ms', '4.8 s', '1 min 15 s', '2 h 1 min', '8 d 2 h']
+    >>> [seconds(v) for v in (0.9994, 0.9996, 59.94, 59.96)]
+    ['999 ms', '1.0 s', '59.9 s', '1 min 0 s']
     """
     if value < 0:
         return "-" + seconds(-value)
     if 0 < value < 1e-4:
         return f"{value * 1e6:.0f} µs"
-    if value < 1:
+    if value < 0.9995:  # what rounds to the next unit is shown in it
         return f"{value * 1000:.{1 if value < 0.01 else 0}f} ms"
-    if value < 60:
+    if value < 59.95:
         return f"{value:.1f} s"
-    whole = int(value)
+    whole = max(int(value), 60)
     for unit, size, sub, subsize in (("d", 86400, "h", 3600), ("h", 3600, "min", 60)):
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // subsize} {sub}"

@@ -87,6 +87,28 @@ def test_a_container_by_the_clock_is_a_loop_though_it_leaves_nothing():
     assert "one every 3.0 s" in finding.summary
 
 
+def ended(*times_s: float) -> Finding:
+    """Cgroups that existed before, removed and not released."""
+    removed = [life(n, f"/job/step-{n}", at)[1:] for n, at in enumerate(times_s)]
+    return look(removed, census(40))
+
+
+def test_a_job_that_ends_is_no_loop_however_regularly_its_cgroups_go():
+    assert ended(*(3.0 + 0.002 * n for n in range(40))).verdict is Verdict.ABSENT
+    assert ended(*(2.0 * n for n in range(1, 10))).verdict is Verdict.ABSENT
+
+
+def test_containers_that_are_stopped_one_after_the_other_are_no_loop():
+    """Each takes the ten seconds after which it is killed."""
+    stopped = [life(n, f"/docker/{n:064x}", 10.0 * n, 10.0 * n + 0.2)[1:] for n in range(1, 7)]
+    assert look(stopped, until=70.0).verdict is Verdict.ABSENT
+
+
+def test_what_is_created_and_removed_at_once_is_worth_a_line_and_no_more():
+    burst = [life(n, f"/job/step-{n}", 3.0 + 0.002 * n) for n in range(40)]
+    assert look(burst, census(40)).severity is Severity.INFO
+
+
 def test_two_deaths_are_chance():
     assert look([life(n, f"/docker/{n:064x}", n) for n in (1, 2)]).verdict is Verdict.ABSENT
 

@@ -167,6 +167,21 @@ def test_a_run_that_goes_on_lends_no_length():
     assert "every" not in look(now).summary
 
 
+@pytest.mark.parametrize(
+    ("result", "status", "end"),
+    [
+        ("exit-code", 9, "exit status 9"),
+        ("signal", 9, "killed by SIGKILL"),
+        ("core-dump", 11, "killed by SIGSEGV"),
+        ("oom-kill", 9, "killed by the OOM killer"),
+        ("signal", 99, "exit status 99"),
+    ],
+)
+def test_the_number_of_a_signal_is_no_exit_status(result: str, status: int, end: str):
+    finding = look(failing(20, END_S - 1, result=result, exit_status=status))
+    assert f", {end}" in finding.summary
+
+
 def test_a_unit_that_ends_cleanly_may_be_meant_so():
     finding = look(failing(5_000, END_S - 1, exit_status=0, result="success"))
     assert finding.severity is Severity.WARNING

@@ -170,6 +170,13 @@ def test_one_reading_of_who_was_never_stopped_tells_all_there_is():
     assert finding.summary == "1 cgroup with a CPU quota, none ever throttled"
 
 
+def test_a_pods_path_that_was_hardly_throttled_is_no_longer_than_a_line():
+    pod = f"/kubepods/burstable/pod6354a189-c62d-4504-93aa-63b22db3abff/{'0f' * 32}"
+    summary = run((0, [row(0, 0, 0, pod)]), (10, [row(101, 1, 0.01, pod)])).summary
+    assert "most often throttled /kubepods/burstable/pod6354a18…" in summary
+    assert len(summary) < 160
+
+
 def test_a_hostile_path_is_escaped():
     evil = replace(row(0, 0, 0), path="/a\x1b[2J\udcff")
     finding = run((0, [evil]), (10, [replace(evil, periods=100, throttled=100, throttled_us=9**7)]))

@@ -5,9 +5,10 @@
   sudo sexton fix verify ID                 an apply by its ID (sexton fix status)
 
 Passes if there are fewer dying memory cgroups than before (where the plan was to free
-them) and they no longer grow, no stopped unit restarts, saturated cores spend at most half
-as much time in the kernel and are not held again, CPU throttling and direct reclaim did not
-rise, and no NIC was reset. Shows how many zombies were freed and how many remain.
+them) and they no longer grow, the empty cgroups of the plan are gone, no stopped unit
+restarts, saturated cores spend at most half as much time in the kernel and are not held
+again, CPU throttling and direct reclaim did not rise, and no NIC was reset. Shows how many
+zombies were freed and how many remain.
 Exit: 0 all criteria met, 1 at least one not met, 2 failed, 3 at least one unknown.
 """
 
@@ -20,9 +21,10 @@ from sexton.cli.configuration import add_config
 from sexton.cli.fix import add_id, add_state, need_root, state_of, terminal
 from sexton.cli.options import add_json, seconds
 from sexton.cli.output import print_result
-from sexton.errors import CommandError
+from sexton.errors import CommandError, SourceError
 
 if TYPE_CHECKING:
+    from sexton.cure.journal import Run
     from sexton.model.window import Window
 
 #: Sources of the criteria, with their periods in seconds.
@@ -70,11 +72,25 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(
             f"apply {applied.id} was interrupted: undo it first (sexton fix rollback {applied.id})"
         )
-    found = verify(applied, _watch(args.seconds))
+    found = verify(applied, _watch(args.seconds), _empty_left(applied))
     log_event(state, "verified", run=applied.id, exit=found.exit, verdict=heading(found))
     width, colour = terminal()
     print_result(args, verified_json(found), verify_text(found, width, colour))
     return found.exit
+
+
+def _empty_left(applied: Run) -> int | None:
+    """How many of the cgroups that it was to remove are still there; `None` if it had no such step,
+    or they cannot be read."""
+    from sexton.cure.remedies import remove_empty_cgroups
+    from sexton.host.host import open_host
+
+    steps = [step for step in applied.steps if step.remedy == remove_empty_cgroups.NAME]
+    try:
+        host = open_host()
+        return sum(remove_empty_cgroups.left_of(host, step) for step in steps) if steps else None
+    except SourceError:
+        return None
 
 
 def _watch(span_s: float) -> Window:

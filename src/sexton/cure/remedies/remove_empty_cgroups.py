@@ -11,6 +11,7 @@ restore their limits and counters; a new directory with the same name would be a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -28,7 +29,7 @@ from sexton.detect.stems import container, split
 from sexton.errors import CommandError, SourceAbsent, SourceError
 from sexton.host.host import Host
 from sexton.host.reader import exists, text, walk
-from sexton.model.plan import Condition, Step
+from sexton.model.plan import Condition, Criterion, Step
 from sexton.model.text import count, seconds
 from sexton.sources.cgroupfs.estimate import number
 from sexton.sources.cgroupfs.layout import cgroup_mounts, read_layout
@@ -43,6 +44,7 @@ MOST_FOUND = 20_000
 STOP, REMOVE = "systemctl stop", "rmdir"
 _EMPTY_S = 2.0
 _INIT = "/init.scope"
+NAME = "remove_empty_cgroups"
 RECLAIMS = False
 undo = nothing_to_undo
 #: Per step, so that the plan stays readable. Another plan takes the next.
@@ -218,7 +220,7 @@ def propose(identity: str, found: Sequence[EmptyCgroup]) -> Step:
     many = count(len(chosen), "empty cgroup")
     return Step(
         id=identity,
-        remedy="remove_empty_cgroups",
+        remedy=NAME,
         title=f"remove {many}",
         target="empty cgroups",
         risk="low",
@@ -231,7 +233,7 @@ def propose(identity: str, found: Sequence[EmptyCgroup]) -> Step:
         effect=f"removes {names}{more}{left}",
         cannot_undo="their limits and counters",
         undo="none: a new cgroup of the same name would be another one",
-        proof=(),
+        proof=(Criterion("each is gone", "their directories", "<=", 0, "left"),),
         commands=tuple(_command(cgroup) for cgroup in chosen[:20])
         + ((f"# and {len(chosen) - 20} more",) if len(chosen) > 20 else ()),
         parameters={"leftovers": json.dumps([list(cgroup) for cgroup in chosen])},
@@ -242,6 +244,11 @@ def _command(cgroup: EmptyCgroup) -> str:
     if cgroup.how == STOP:
         return f"systemctl stop {quote(cgroup.name)}"
     return f"rmdir /sys/fs/cgroup{quote(cgroup.path)}   # v1: in every hierarchy that has it"
+
+
+def planned(step: Step) -> int:
+    """How many the step is to remove."""
+    return len(_parsed(step))
 
 
 def _parsed(step: Step) -> list[EmptyCgroup]:
@@ -266,8 +273,9 @@ def prepare(step: Step, context: StepContext) -> dict[str, Any]:
 
 
 def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
+    every = _parsed(step)
     removed, left, held = 0, [], 0
-    for cgroup in _parsed(step):
+    for cgroup in every:
         if why := context.stop():
             left.append(why)
             break
@@ -283,4 +291,16 @@ def carry_out(step: Step, context: StepContext) -> dict[str, Any]:
         said += f"; {len(left):,} not removed, first: {left[0]}"
     if held:
         said += f"; {held:,} still held pages and may be zombies now"
-    return {"said": said, "removed": removed, "left": left[:20]}
+    proven = [removed == len(every), f"{removed:,} of {len(every):,} removed"]
+    return {"said": said, "removed": removed, "left": left[:20], "proven": proven}
+
+
+def left_of(host: Host, step: Step) -> int:
+    """How many of the step's cgroups are still there: the same directories, not new ones."""
+    layout = read_layout(host)
+    left = 0
+    for cgroup in _parsed(step):
+        with contextlib.suppress(SourceAbsent):
+            status = host.files.status(Parent(cgroup.path, layout).directory)
+            left += status.inode == cgroup.inode
+    return left

@@ -43,6 +43,8 @@ _FACT = 19
 #: Characters that may stay unused at the end of two lines that are broken between words.
 _SLACK = 24
 _MOST_LINES = 6
+#: Growth by each method, the leak, and the two limits.
+_MOST_OUTLOOK = 5
 _NARROW = 15
 #: Verdicts of findings whose missing evidence is listed.
 _INCOMPLETE = (Verdict.UNKNOWN, Verdict.PRESENT)
@@ -281,7 +283,7 @@ def _outlook(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         for evidence in finding.evidence
         if evidence.outlook and not evidence.value.startswith("does not apply")
     ]
-    yield from labelled("OUTLOOK", lines[:4], width)
+    yield from labelled("OUTLOOK", lines[:_MOST_OUTLOOK], width)
 
 
 def _not_seen(diagnosis: Diagnosis, width: int) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """Cgroups die in a loop under one parent: a container or a job is recreated again and again.
 
 **What is seen.** How many cgroups were removed per second, by parent and by what their names have
-in common (`docker/<64 digits>`, `run-*`), whether each was released, and whether they are removed
-at regular intervals. From tracefs if available; else from the directories of two counts, which is a
-lower bound and labelled as one.
+in common (`docker/<64 digits>`, `run-*`; ten names, each used once, are random and of one kind),
+whether each was released, and whether they are removed at regular intervals. From tracefs if
+available; else from the directories of two counts, which is a lower bound and labelled as one.
 
 **Why it hurts.** An agent that recreates its container forever shows no restart in systemd
 (`NRestarts` stays 0), but leaves a dying memory cgroup each time if something pins it.
@@ -12,8 +12,10 @@ lower bound and labelled as one.
 cgroups all day; as long as the kernel releases them that is ordinary and not reported. Page cache
 holds some of them for a while: left at irregular times on a node with few dying ones, that is worth
 a line and no more. A lost trace event may hide a release, so as many as were lost (half of them, if
-the dying were counted before and after) are not counted unless their number grew as much. Cgroups
-removed less than 5 s ago are *not yet released* and prove nothing.
+the dying were counted before and after) are not counted unless their number grew as much. A job
+that ends is no loop: as many must be created, and not all removed within four seconds. Cgroups
+removed less than 5 s ago are *not yet released* and prove nothing. A job or a pod that ends is no
+loop: about as many must be created as are removed, and not all within four seconds.
 
 **Check by hand.** ``sexton zombies --watch``, or by hand in a tracefs instance of your own:
 enable ``events/cgroup/cgroup_rmdir`` and ``cgroup_release`` and match them by ``id``;
@@ -33,6 +35,7 @@ from sexton.detect.detectors.cgroups import crash_looping_unit
 from sexton.detect.findings import AGAIN, missing, names, unknown, unread
 from sexton.detect.growth import ENOUGH, growth, latest_count
 from sexton.detect.registry import READS, Advice, Stage, Threshold, detector
+from sexton.detect.stems import RANDOM
 from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Missing, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupDir, CgroupEvent
@@ -55,8 +58,11 @@ MANY = Threshold(
     "dying",
     "fewer, at irregular times, are page cache that is freed when memory is needed",
 )
+LASTING = Threshold(
+    "lasting", 4, "s from the first to the last", "what one command removes is gone in less"
+)
 _MOST = 5
-_ALL = (OFTEN, REPEATED, KEPT, BY_THE_CLOCK, MANY, GRACE, ENOUGH)
+_ALL = (OFTEN, REPEATED, KEPT, BY_THE_CLOCK, LASTING, MANY, GRACE, ENOUGH, RANDOM)
 
 
 def _find_creator(finding: Finding, window: Window) -> list[Step]:
@@ -161,7 +167,10 @@ def _loop(window: Window, seen: Churn, family: Family) -> _Loop | None:
         many = dying is not None and dying >= MANY.value
         severity = Severity.WARNING if family.container or many else Severity.INFO
         return _Loop(family, f"while dying cgroups grew by {moved.by:,}", severity)
-    regular = family.regular(BY_THE_CLOCK.value / 100)
+    if not family.remade:
+        return None  # a job or a pod that ended, one of its cgroups after the other
+    # Those of one job end together, too, and a loop over them is as regular as a clock.
+    regular = family.lasted_s >= LASTING.value and family.regular(BY_THE_CLOCK.value / 100)
     kept = family.kept - seen.traced.doubtful(growth(window))
     if kept >= REPEATED.value and kept * 100 >= KEPT.value * (family.kept + family.released):
         few = dying is not None and dying < MANY.value
@@ -193,7 +202,7 @@ def _overall(seen: Churn) -> Evidence:
     return Evidence(
         "cgroups removed" + (" (a lower bound)" if bound else ""),
         f"{bound}{seen.deaths:,} removed ({seen.births:,} created) in {seconds(seen.seconds)}",
-        "any number, if released",
+        "all released",
         "cgroups",
         "tracefs cgroup events" if seen.traced else "directories' inodes, two counts or more",
         rate,

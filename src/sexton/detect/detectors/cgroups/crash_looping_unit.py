@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from shlex import quote
+from signal import Signals
 from typing import NamedTuple
 
 from sexton.detect.findings import absent, and_more, names, not_applicable, unknown, unread
@@ -275,12 +276,22 @@ def _looping(window: Window, loops: list[_Loop]) -> Finding:
     )
 
 
+#: systemd's results for which ExecMainStatus is the number of a signal.
+_BY_SIGNAL = ("signal", "core-dump")
+_SIGNALS = {signal.value: signal.name for signal in Signals}
+
+
 def _end(loop: _Loop) -> str:
     if loop.clean:
         return ", ending cleanly each time"
     ended = loop.seen.ended
-    status = ended.exit_status if ended is not None else None
-    return f", exit status {status}" if status else ""
+    if ended is None or not ended.exit_status:
+        return ""
+    if ended.result == "oom-kill":
+        return ", killed by the OOM killer"
+    if ended.result in _BY_SIGNAL and ended.exit_status in _SIGNALS:
+        return f", killed by {_SIGNALS[ended.exit_status]}"
+    return f", exit status {ended.exit_status}"
 
 
 def _evidence(loop: _Loop) -> list[Evidence]:

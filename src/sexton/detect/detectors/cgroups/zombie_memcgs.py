@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections import Counter
 from shlex import quote
+from typing import NamedTuple
 
 from sexton.detect.deaths import GRACE, Deaths, deaths
 from sexton.detect.findings import absent, names, unread
@@ -60,7 +61,7 @@ from sexton.detect.leak import (
     leak,
     undecided,
 )
-from sexton.detect.owners import LEDGER, LISTED, TRACED, TRACED_BEFORE, UPPER_BOUND, Owner, owners
+from sexton.detect.owners import LEDGER, LISTED, TRACED, UPPER_BOUND, Owner, owners
 from sexton.detect.registry import Advice, Stage, Threshold, Treatment, detector
 from sexton.model.chain import Strength
 from sexton.model.diagnosis import Step
@@ -161,16 +162,18 @@ def detect(window: Window) -> Finding:
     judged = (_severity(census.dying, census.live), going_on.severity if going_on else None)
     severity = max((grade for grade in judged if grade), key=lambda grade: grade.rank, default=None)
     evidence = [_counted(census), *_rates(window, census, moved, traced)]
-    evidence += _leaking(window, going_on)
+    leaked = _leaking(window, going_on)
+    # With few dying the leak is the problem, and reports show the first.
+    evidence = [*leaked, *evidence] if severity and judged[0] is None else [*evidence, *leaked]
     if severity is None:
         return _few(census, evidence, moved, undecided(window))
     every = owners(window)
     found = _chosen(every, census.dying)
     named = [owner.dying or 0 for owner in every if owner.names is not None]
-    nameless = max(census.dying - sum(named), 0) if any(named) else 0
+    rest = _Rest.of(census.dying - sum(named), traced) if any(named) else _Rest(0, 0)
     evidence += limits(census, window.latest(WalkCost) or (), rate(moved, traced))
     evidence += [_owned(owner) for owner in found]
-    evidence += [_not_named(nameless, census.dying)] if nameless else []
+    evidence += _not_named(rest, census.dying)
     lacking = [] if any(owner.names for owner in found) else list(_names_missing(window))
     lacking += pods.missing(window, (owner.path for owner in found))
     if census.scope != "node":
@@ -181,7 +184,7 @@ def detect(window: Window) -> Finding:
         NAME,
         Verdict.PRESENT,
         Severity.INFO if draining else severity,
-        _summary(census, (found, nameless), moved, draining=draining) + _arrival(going_on, found),
+        _draining(census, moved) if draining else _summary(census, (found, rest), moved, going_on),
         entities={
             "cgroup": names([*(owner.path for owner in found), *(owner.exact for owner in found)]),
             "unit": names(owner.unit for owner in found),
@@ -283,7 +286,7 @@ def _counted(census: CgroupCensus) -> Evidence:
 def _leaking(window: Window, going_on: Leak | None) -> list[Evidence]:
     if going_on is None:
         return []
-    value = f"{going_on.number:,} in {seconds(going_on.seconds)}, {an_hour(going_on.per_hour)}"
+    value = f"{an_hour(going_on.per_hour)} ({going_on.number:,} in {seconds(going_on.seconds)})"
     value += f" from {going_on.shown}" if going_on.shown else ""
     more = "another " if going_on.passed else ""
     value += f"; will reach {more}{TOO_MANY.value:,.0f} dying in {seconds(going_on.arrives_s)},"
@@ -292,7 +295,7 @@ def _leaking(window: Window, going_on: Leak | None) -> list[Evidence]:
     value += f"{clock(when)} UTC"
     return [
         Evidence(
-            "leak rate",
+            "memory cgroups leaked",
             value,
             "0",
             "memory cgroups an hour",
@@ -304,21 +307,23 @@ def _leaking(window: Window, going_on: Leak | None) -> list[Evidence]:
     ]
 
 
-def _arrival(going_on: Leak | None, found: list[Owner]) -> str:
-    """When there are too many, and who leaves them, unless the first of `found` says so."""
-    if going_on is None or going_on.severity is None:
-        return ""
+def _arrival(going_on: Leak) -> str:
+    """How many more there will be, and when too many, in one clause with what came before."""
     more = "another " if going_on.passed else ""
-    soon = going_on.arrives_s < 60
-    when = "within a minute" if soon else f"in {seconds(going_on.arrives_s)} at this rate"
+    when = "within a minute" if going_on.arrives_s < 60 else f"in {seconds(going_on.arrives_s)}"
+    pace = an_hour(going_on.per_hour).removesuffix(" an hour")
+    return f" and {pace} more an hour ({more}{TOO_MANY.value:,.0f} {when})"
+
+
+def _source(going_on: Leak, found: list[Owner]) -> str:
+    """Who leaks, unless the first of `found` says so."""
     # The summary names who left the most, or holds the most memory: another one may leak now.
     first = next((owner for owner in found if owner.dying is not None), None)
     said = first is not None and (
         f"{going_on.shown}/".startswith(f"{first.path.rstrip('/')}/")
         or (first.pod is not None and first.pod.name in going_on.shown)
     )
-    source = f" from {going_on.shown}" if going_on.shown and not said else ""
-    return f"; leaking{source}, {more}{TOO_MANY.value:,.0f} {when}"
+    return f"; leaking from {going_on.shown}" if going_on.shown and not said else ""
 
 
 def _rates(
@@ -407,7 +412,8 @@ def _chosen(every: tuple[Owner, ...], dying: int) -> list[Owner]:
 
 
 def _owned(owner: Owner) -> Evidence:
-    parts = [] if owner.dying is None else [count(owner.dying, "zombie")]
+    about = "about " if owner.about else ""
+    parts = [] if owner.dying is None else [about + count(owner.dying, "zombie")]
     if owner.bytes is not None:
         parts.append(f"{size(owner.bytes)} held")
     whose = f", {owner.unit}" if owner.unit and owner.unit not in owner.shown else ""
@@ -423,16 +429,42 @@ def _owned(owner: Owner) -> Evidence:
     )
 
 
-def _not_named(nameless: int, dying: int) -> Evidence:
-    return Evidence(
-        "of them, origin unknown",
-        f"{nameless:,} of {dying:,}",
-        "0",
-        "memory cgroups",
-        f"none of: {TRACED}; {LISTED}; {LEDGER}",
-        float(nameless),
-        "they were removed before tracing began, and may belong to the owners above",
-    )
+class _Rest(NamedTuple):
+    """Dying cgroups without a known owner: `fresh` of them were removed within the grace, so they
+    may still be released; nobody saw the removal of the `nameless`."""
+
+    fresh: int
+    nameless: int
+
+    @classmethod
+    def of(cls, number: int, traced: Deaths | None) -> _Rest:
+        left = max(number, 0)
+        fresh = min(len(traced.pending), left) if traced is not None else 0
+        return cls(fresh, left - fresh)
+
+    @property
+    def called(self) -> str:
+        words = (
+            (self.fresh, f"removed in the last {GRACE.value:.0f} s"),
+            (self.nameless, "origin unknown"),
+        )
+        return "; ".join(f"{number:,} more, {what}" for number, what in words if number)
+
+
+def _not_named(rest: _Rest, dying: int) -> list[Evidence]:
+    if not rest.nameless:
+        return []
+    return [
+        Evidence(
+            "of them, origin unknown",
+            f"{rest.nameless:,} of {dying:,}",
+            "0",
+            "memory cgroups",
+            f"none of: {TRACED}; {LISTED}; {LEDGER}",
+            float(rest.nameless),
+            "they were removed before tracing began, and may belong to the owners above",
+        )
+    ]
 
 
 def _names_missing(window: Window) -> tuple[Missing, ...]:
@@ -443,33 +475,42 @@ def _names_missing(window: Window) -> tuple[Missing, ...]:
     return unread(window, CgroupEvent, OfflineMemcg) or (nothing_died,)
 
 
+def _number(census: CgroupCensus) -> str:
+    return f"{census.dying:,} dying memory cgroups{_where(census)} (not zombie processes)"
+
+
+def _draining(census: CgroupCensus, moved: Growth | None) -> str:
+    step = moved.last_step_percent_s if moved is not None else None
+    pace = "" if step is None else f"; draining by itself, {-step:.0f} % a second"
+    return f"{_number(census)}, {_live(census)}{pace}"
+
+
 def _summary(
-    census: CgroupCensus, whose: tuple[list[Owner], int], moved: Growth | None, *, draining: bool
+    census: CgroupCensus,
+    whose: tuple[list[Owner], _Rest],
+    moved: Growth | None,
+    going_on: Leak | None,
 ) -> str:
-    found, nameless = whose
-    text = f"{census.dying:,} dying memory cgroups{_where(census)} (not zombie processes)"
+    found, rest = whose
+    leaking = going_on if going_on is not None and going_on.severity is not None else None
+    text = _number(census) + (_arrival(leaking) if leaking is not None else "")
     text += f", {_live(census)}"
-    step = None if moved is None else moved.last_step_percent_s
-    if draining and step is not None:
-        return f"{text}; draining by itself, {-step:.0f} % a second"
     named = next((owner for owner in found if owner.dying is not None), None)
     if named is not None:
-        # Restarts show how many there should be, not which ones they are.
-        seen = any(method in named.method for method in (TRACED, TRACED_BEFORE, LISTED))
-        about = "about " if LEDGER in named.method and not seen else ""
+        about = "about " if named.about else ""
         # What is not proven says so, as in the evidence.
         sure = "" if named.strength is Strength.PROVEN else f"{_ADVERB[named.strength]} "
         where = "left by" if named.pod is not None else "left under"
         text += f", {about}{named.dying:,} of them {sure}{where} {named.called}"
-        if named.names is not None and nameless * 100 >= SHARE.value * (census.dying or 0):
-            text += f" ({nameless:,} more, origin unknown)"
+        if named.names is not None and sum(rest) * 100 >= SHARE.value * (census.dying or 0):
+            text += f" ({rest.called})"
     elif found:
         # Bytes do not show who left the most: name them all, up to a line's length.
         text += f", memory still charged to them is under {' · '.join(map(_holding, found[:3]))}"
         text += f" and {len(found) - 3} more" if len(found) > 3 else ""
     if moved is not None and moved.by >= ENOUGH.value:
         text += f", {moved.by:+,} in {seconds(moved.seconds)}"
-    return text
+    return text + (_source(leaking, found) if leaking is not None else "")
 
 
 def _holding(owner: Owner) -> str:

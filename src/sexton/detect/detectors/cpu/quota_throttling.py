@@ -50,7 +50,7 @@ from sexton.model.diagnosis import Step
 from sexton.model.finding import Evidence, Finding, Severity, Verdict
 from sexton.model.rows.cgroup import CgroupThrottle, Mount
 from sexton.model.rows.unit import Unit
-from sexton.model.text import count, printable
+from sexton.model.text import count, printable, shorten
 from sexton.model.text import seconds as duration
 from sexton.model.window import Window
 from sexton.series.rates import (
@@ -67,6 +67,8 @@ from sexton.series.rates import (
 )
 
 NAME = "quota_throttling"
+#: A pod's path has 140 characters; its ends distinguish it.
+_PATH = 60
 
 OFTEN = Threshold(
     "often", 10, "throttled periods in a stretch", "one second in total; fewer are not noticed"
@@ -124,7 +126,8 @@ class _Stretch(NamedTuple):
 
     @property
     def often(self) -> str:
-        return f"most often throttled {self.path}, {self.throttled:,} of {self.periods:,} periods"
+        where = shorten(self.path, _PATH)
+        return f"most often throttled {where}, {self.throttled:,} of {self.periods:,} periods"
 
     @property
     def is_noted(self) -> bool:

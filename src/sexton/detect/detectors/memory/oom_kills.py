@@ -304,7 +304,7 @@ def _evidence(group: _Group, reach: Reach) -> Iterator[Evidence]:
         yield Evidence(
             f"last killed, {last.task}",
             size(last.rss_bytes),
-            f"limit {size(limit)}" if limit is not None else "less",
+            f"< {size(limit)}" if limit is not None else "less",
             "bytes resident when it was killed",
             reach.origin,
             float(last.rss_bytes),
