@@ -11,7 +11,7 @@ from sexton.detect import resets
 from sexton.detect.growth import latest_count
 from sexton.detect.rows_read import Witness
 from sexton.export import families as f
-from sexton.export.current import NAMED_RATIO, READS, current
+from sexton.export.current import KEPT, NAMED_RATIO, current
 from sexton.export.exposition import Page
 from sexton.export.judged import OTHER, judged
 from sexton.export.samples import Counts, Samples
@@ -52,7 +52,7 @@ def test_what_is_current_is_read_from_few_tables(exported):
     with seen.noting() as noted:
         found = current(seen, -inf, 15.0).samples
     more = {Process, Thread} if (found.value(f.WORST_CORE) or 0) >= NAMED_RATIO else set()
-    assert set(noted) <= {*READS, *more}
+    assert set(noted) <= {*KEPT.every, *more}
 
 
 def test_chains_in_their_order_and_what_they_explain(exported):
