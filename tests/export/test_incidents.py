@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import inf
 
 import pytest
@@ -64,6 +65,17 @@ def test_chains_in_their_order_and_what_they_explain(exported):
     effects = {link["effect"] for chain in said for link in chain["links"]}
     for (name,), value in samples.of(f.EXPLAINED):
         assert value == (name in effects)
+
+
+def test_a_chain_has_the_same_labels_when_its_task_is_started_again(exported):
+    """Else an alert with these labels begins anew, and notifies again."""
+    incident, samples = exported
+    assert len(dict(samples.of(f.CHAIN_INFO))) == min(len(incident.diagnosis.chains), f.CHAIN.most)
+    for (root, _, sentence, culprit), _ in samples.of(f.CHAIN_INFO):
+        tasks = incident.diagnosis.by_id[root].entities.get("task", ())
+        assert culprit not in tasks
+        assert not re.search(r"\[\d+\]", sentence)
+        assert culprit in sentence
 
 
 def test_counts_of_cgroups_and_of_who_left_them(exported):
