@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import inf
 
 import pytest
@@ -11,7 +12,7 @@ from sexton.detect import resets
 from sexton.detect.growth import latest_count
 from sexton.detect.rows_read import Witness
 from sexton.export import families as f
-from sexton.export.current import NAMED_RATIO, READS, current
+from sexton.export.current import KEPT, NAMED_RATIO, current
 from sexton.export.exposition import Page
 from sexton.export.judged import OTHER, judged
 from sexton.export.samples import Counts, Samples
@@ -52,7 +53,7 @@ def test_what_is_current_is_read_from_few_tables(exported):
     with seen.noting() as noted:
         found = current(seen, -inf, 15.0).samples
     more = {Process, Thread} if (found.value(f.WORST_CORE) or 0) >= NAMED_RATIO else set()
-    assert set(noted) <= {*READS, *more}
+    assert set(noted) <= {*KEPT.every, *more}
 
 
 def test_chains_in_their_order_and_what_they_explain(exported):
@@ -64,6 +65,17 @@ def test_chains_in_their_order_and_what_they_explain(exported):
     effects = {link["effect"] for chain in said for link in chain["links"]}
     for (name,), value in samples.of(f.EXPLAINED):
         assert value == (name in effects)
+
+
+def test_a_chain_has_the_same_labels_when_its_task_is_started_again(exported):
+    """Else an alert with these labels begins anew, and notifies again."""
+    incident, samples = exported
+    assert len(dict(samples.of(f.CHAIN_INFO))) == min(len(incident.diagnosis.chains), f.CHAIN.most)
+    for (root, _, sentence, culprit), _ in samples.of(f.CHAIN_INFO):
+        tasks = incident.diagnosis.by_id[root].entities.get("task", ())
+        assert culprit not in tasks
+        assert not re.search(r"\[\d+\]", sentence)
+        assert culprit in sentence
 
 
 def test_counts_of_cgroups_and_of_who_left_them(exported):

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sexton.export.exposition import Page
-from tests.deploy.grafana.scene import sick
+from tests.deploy.grafana.scene import NODES, sick
 from tests.deploy.peers import peer
 from tests.export.live import LiveRecording
 from tests.export.test_server import serving
@@ -44,6 +44,15 @@ def samples_in(text: str) -> dict[tuple[str, str], float]:
                 labels["le"] = str(float(labels["le"]))  # "1" or "1.0"
             found[sample.name, str(sorted(labels.items()))] = sample.value
     return found
+
+
+@pytest.mark.parametrize("make", dict.fromkeys(NODES.values()), ids=lambda make: make.__name__)
+def test_promtool_finds_nothing_wrong_with_a_page(make):
+    """Neither with its syntax nor with names, types and help."""
+    program = peer("promtool", package="prometheus")
+    body, _ = Page(make(3)).body("", False)
+    checked = subprocess.run([program, "check", "metrics"], input=body, capture_output=True)
+    assert (checked.returncode, checked.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("names", ["ours", "hostile"])

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sexton.detect.custom_patterns import finding_id
 from sexton.detect.registry import detector_ids
 from tests.support.cli import ENVIRONMENT, SEXTON, sexton
 
@@ -159,6 +160,21 @@ def test_the_index_lists_every_runbook(recorder):
     assert [line.partition(" ")[0] for line in as_text] == list(detector_ids())
     content = recorder.get("/runbooks/", Accept="text/html")[2].decode()
     assert all(f'<a href="{name}">' in content for name in detector_ids())
+
+
+@pytest.mark.parametrize("accept", ["*/*", "text/html"])
+def test_the_finding_of_a_custom_pattern_has_a_page(recorder, accept):
+    """Its alert links there as to that of a detector."""
+    name = finding_id("bmc-silent")
+    status, headers, content = recorder.get(f"/runbooks/{name}", Accept=accept)
+    assert status == 200
+    assert headers["content-type"].startswith(
+        "text/html" if accept == "text/html" else "text/plain"
+    )
+    assert b"bmc_silent" in content
+    assert b"/etc/sexton/patterns.d" in content
+    for other in ("pattern_", "pattern_<b>", "pattern_%0a", f"pattern_{'x' * 41}", "pattern_a/b"):
+        assert recorder.get(f"/runbooks/{other}", Accept=accept)[0] == 404
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/", "/runbooks/nic_resets"])

@@ -20,7 +20,7 @@ from sexton.store import compaction, sealed
 from sexton.store.compaction import compact
 from sexton.store.recording import Recording
 from sexton.store.retention import Limits, drop_replaced
-from sexton.store.runs import LISTED, Runs, decoded, encoded, joined, pieces
+from sexton.store.runs import LISTED, Runs, by_thing, decoded, encoded, joined, pieces, runs_of
 from sexton.store.sealed import TableFile
 from sexton.store.verify import verify
 from tests.support.recordings import BOOT, WALL_S, replace_table, table_of, write_sealed
@@ -367,3 +367,18 @@ def test_the_clocks_of_a_segment_are_put_in_order_once(hour):
     """Each stack of a verdict asks for the wall time of its second."""
     (segment,) = reader_of(hour).segments
     assert segment.clock() is segment.clock()
+
+
+def test_a_table_by_reading_becomes_one_by_thing():
+    """As it is while its segment is open; what is together already stays as it is."""
+    names = ["b", None, "a"] * 3
+    read = pa.table({"name": names, "cpu": [1, 2, 1] * 3, "value": list(range(9))})
+    together = by_thing(read, ("name", "cpu", "no such column"))
+    runs = runs_of(together, ("name", "cpu"))
+    assert {*runs.things} == {("b", 1), (None, 2), ("a", 1)}
+    assert runs.lengths.tolist() == [3, 3, 3]
+    for at in runs.starts.tolist():
+        values = together["value"].to_pylist()[at : at + 3]
+        assert values == sorted(values)
+    assert by_thing(together, ("name", "cpu")) is together
+    assert by_thing(read, ()) is read

@@ -130,7 +130,7 @@ def main() -> int:
     address.warn_if_open("this node's metrics", bound, web)
     sandbox.expendable()
     sandbox.confine(sandbox.limits_for(__file__)._replace(cpu_s=None))
-    door, url = address.door_of(host, bound, web, scraped=frozenset({"/metrics"}))
+    door, url = address.door_of(host, bound, web, scraped=lambda path: path == "/metrics")
     running = web_server.Server(Guard(_app, door), web=web)
     print(url, flush=True)
     asyncio.run(running.serve([bound[0]]))

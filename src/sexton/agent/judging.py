@@ -6,18 +6,15 @@ network, and what holds the token reads no recording. The verdict is the exporte
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from sexton.agent.verdict import MOST_CAUSES, Cause, NodeVerdict
 from sexton.detect.registry import title_of
-from sexton.export.judged import culprit, sentence
+from sexton.export.judged import culprit, named_culprit, sentence
 from sexton.export.work import Judged, judge_last
 from sexton.model.diagnosis import Diagnosis
 from sexton.model.finding import Finding, Verdict
 from sexton.store.recording import Recording
-
-_PID = re.compile(r"\[[0-9]+\]$")
 
 
 def judge(directory: Path) -> NodeVerdict:
@@ -47,30 +44,20 @@ def _causes(diagnosis: Diagnosis) -> tuple[Cause, ...]:
         chained.update(chain.findings)
         if any(diagnosis.by_id[name].is_problem for name in chain.findings):
             root = diagnosis.by_id[chain.root]
-            who = culprit(root)
-            words = sentence(chain, root).replace(who, _stable(who), 1)
             ends = chain.root, chain.symptom
-            found.append(Cause(*ends, _known_by(who), chain.strength.value, words))
+            words = sentence(chain, root)
+            found.append(Cause(*ends, _known_by(root), chain.strength.value, words))
     alone = (f for f in diagnosis.findings if f.is_problem and f.id not in chained)
     found += [_alone(finding) for finding in alone]
     return tuple(dict.fromkeys(found))[:MOST_CAUSES]
 
 
 def _alone(finding: Finding) -> Cause:
-    who = culprit(finding)
-    words = f"{title_of(finding.id)} {_stable(who)}".strip()
-    return Cause(finding.id, finding.id, _known_by(who), "", words)
+    words = f"{title_of(finding.id)} {culprit(finding)}".strip()
+    return Cause(finding.id, finding.id, _known_by(finding), "", words)
 
 
-def _stable(culprit: str) -> str:
-    """Without a process ID, which would make each process news.
-
-    >>> _stable("kubelet[4711]"), _stable("a.service")
-    ('kubelet', 'a.service')
-    """
-    return _PID.sub("", culprit)
-
-
-def _known_by(culprit: str) -> str:
+def _known_by(root: Finding) -> str:
     """What tells apart two chains of the same findings: units, cgroups, NICs; tasks come and go."""
-    return "" if _PID.search(culprit) else culprit
+    kind, name = named_culprit(root)
+    return "" if kind == "task" else name

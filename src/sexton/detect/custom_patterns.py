@@ -18,6 +18,8 @@ from sexton.model.text import count, shorten
 
 #: Named groups of a pattern that are entities, with their kind.
 _KINDS = {"core": "core", "cpu": "core", "nic": "nic", "unit": "unit", "cgroup": "cgroup"}
+#: What the id of such a finding begins with.
+PREFIX = "pattern_"
 _SHOWN = 120
 _MOST_ENTITIES = 8
 
@@ -28,7 +30,7 @@ def finding_id(pattern: str) -> str:
     >>> finding_id("bmc-silent")
     'pattern_bmc_silent'
     """
-    return "pattern_" + pattern.replace("-", "_")
+    return PREFIX + pattern.replace("-", "_")
 
 
 def flagged(window: Witness) -> Iterator[Finding]:

@@ -11,7 +11,6 @@ import numpy as np
 from sexton.detect.growth import latest_count
 from sexton.export import families as f
 from sexton.export.samples import Counts, Samples, in_buckets
-from sexton.model.row import Row
 from sexton.model.rows.cgroup import CgroupCensus, CgroupStat
 from sexton.model.rows.cpu import CoreTimes, ProbeCost, SoftirqWait
 from sexton.model.rows.memory import Pressure, VmCounter
@@ -19,16 +18,21 @@ from sexton.model.rows.node import Node
 from sexton.model.rows.recorder import RecorderCost
 from sexton.model.rows.unit import RestartMark, Unit
 from sexton.model.window import SourceState, Window
+from sexton.replay.tail import Kept
 from sexton.series import paging
 from sexton.series.busiest import worst_tasks
 from sexton.series.cores import CoreSeries, core_series
 from sexton.series.restarts import restarts
 
-#: Tables that are read each time. Which task is busiest on a core is looked up in others.
-READS: tuple[type[Row], ...] = (
-    CgroupCensus, CgroupStat, CoreTimes, Node, Pressure, ProbeCost, RecorderCost, RestartMark,
-    SoftirqWait, Unit, VmCounter,
-)  # fmt: skip
+#: How much is read: two readings of every table that is read at least each half minute.
+SPAN_S = 75.0
+#: Tables that are read each time. Which task is busiest on a core is looked up in others. Of cores
+#: as many seconds are kept as `current` is asked for, and some.
+KEPT = Kept(
+    (CgroupStat, Node, Pressure, ProbeCost, RecorderCost, SoftirqWait, VmCounter),
+    {CgroupCensus: SPAN_S, CoreTimes: 20.0, Unit: SPAN_S},
+    (RestartMark,),
+)
 #: A core that is less in the kernel than this is not named.
 NAMED_RATIO = 0.5
 _VECTORS = ("NET_RX", "NET_TX")

@@ -23,10 +23,11 @@ from sexton import __version__
 from sexton.errors import SextonError
 from sexton.explorer.tiles.processes import ForkServer, Gone, Usage
 from sexton.export import families as f
+from sexton.export.current import SPAN_S
 from sexton.export.exposition import Page, Totals
 from sexton.export.pace import Pace
 from sexton.export.samples import Counts, Samples
-from sexton.export.work import CURRENT_S, Answer, MetricsWork
+from sexton.export.work import Answer, MetricsWork
 from sexton.model.diagnosis import Exit
 from sexton.model.text import printable
 
@@ -36,7 +37,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 def once(directory: Path, pace: Pace = Pace()) -> Samples:  # noqa: B008 - immutable
     """Everything that a recording tells now. If its last reading is too old, only since when."""
     work, samples = MetricsWork(directory), Samples()
-    found = work.answer("current", (-inf, CURRENT_S))
+    found = work.answer("current", (-inf, SPAN_S))
     age_s = time.monotonic() - found.mono_s
     of_now = found.boot_id == _boot_id() and -pace.fresh_s <= age_s <= pace.stale_s
     if of_now:

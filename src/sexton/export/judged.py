@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from sexton.detect import kernel_log, nics, resets
@@ -27,6 +28,7 @@ from sexton.series.cores import Hold
 OTHER = "other"
 #: What names the culprit at the root of a chain, the most specific first.
 _CULPRITS = ("container", "pod", "unit", "cgroup", "task", "nic", "job", "core")
+_PID = re.compile(r"\[[0-9]+\]$")
 
 
 def judged(window: Window, diagnosis: Diagnosis) -> Samples:
@@ -77,8 +79,16 @@ def sentence(chain: Chain, root: Finding) -> str:
 
 def culprit(root: Finding) -> str:
     """The unit, cgroup or task at the root of a chain; "" if it names none."""
-    named = (root.entities.get(kind, ()) for kind in _CULPRITS)
-    return next((names[0] for names in named if names), "")
+    return named_culprit(root)[1]
+
+
+def named_culprit(root: Finding) -> tuple[str, str]:
+    """The same with its kind. A task has no process ID here: one that dies and is started again
+    would be another incident each time."""
+    for kind in _CULPRITS:
+        for name in root.entities.get(kind, ())[:1]:
+            return kind, _PID.sub("", name) if kind == "task" else name
+    return "", ""
 
 
 def _memcgs(samples: Samples, window: Window, findings: Mapping[str, Finding]) -> None:

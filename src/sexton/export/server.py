@@ -16,20 +16,30 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sexton.detect.registry import detector_ids, detector_of
+from sexton.detect.custom_patterns import PREFIX
+from sexton.detect.registry import detector_of
 from sexton.explorer.server.api import Site as Pages
 from sexton.explorer.server.app import Explorer
 from sexton.explorer.tiles.view import View
 from sexton.export import METRICS
 from sexton.export.exporter import Exporter
 from sexton.export.pace import Pace
-from sexton.reports.runbook import index_html, index_text, runbook_html, runbook_style, runbook_text
+from sexton.reports.runbook import (
+    index_html,
+    index_text,
+    pattern_html,
+    pattern_text,
+    runbook_html,
+    runbook_style,
+    runbook_text,
+)
 from sexton.sandbox import confine, limits_for
 from sexton.store.layout import is_locked, require_recording
 from sexton.web.address import Address, door_of
@@ -41,9 +51,14 @@ if TYPE_CHECKING:
 
 RUNBOOKS = "/runbooks/"
 _STYLE = "style.css"
-#: Prometheus sends no token, and neither does a link in an alert.
-SCRAPED = frozenset((METRICS, *(RUNBOOKS + name for name in ("", _STYLE, *detector_ids()))))
+_PATTERN = re.compile(PREFIX + r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 _SELDOM = 50_000
+
+
+def is_scraped(path: str) -> bool:
+    """Whether a path needs no token: Prometheus sends none, and neither does a link in an alert. No
+    runbook says anything about the node."""
+    return path == METRICS or path.startswith(RUNBOOKS)
 
 
 class Metrics:
@@ -55,7 +70,7 @@ class Metrics:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
-        if not (path == METRICS or path.startswith(RUNBOOKS)):
+        if not is_scraped(path):
             await self._page(scope, receive, send)
         elif path == METRICS:
             await self._metrics(scope, send)
@@ -91,13 +106,15 @@ async def _runbook(name: str, send: Send, *, html: bool) -> None:
     if name == _STYLE:
         await _send(send, 200, runbook_style().encode(), {b"content-type": _type("css")})
         return
-    if known is None and name:
+    if known is not None:
+        text = runbook_html(known) if html else runbook_text(known)
+    elif _PATTERN.fullmatch(name):
+        text = pattern_html(name) if html else pattern_text(name)
+    elif not name:
+        text = index_html() if html else index_text()
+    else:
         await _send(send, 404, b"no such detector; /runbooks/ lists them\n")
         return
-    if html:
-        text = index_html() if known is None else runbook_html(known)
-    else:
-        text = index_text() if known is None else runbook_text(known)
     headers = {b"content-type": _type("html" if html else "plain"), b"vary": b"accept"}
     await _send(send, 200, text.encode("utf-8", "replace"), headers)
 
@@ -143,7 +160,7 @@ def serve(site: Site) -> int:
     view = View.open(site.directory)
     view.fork()  # no thread is running yet
     exporter.count(view.usage)
-    door, url = door_of(host, (listening, name), site.web, site.token, SCRAPED)
+    door, url = door_of(host, (listening, name), site.web, site.token, is_scraped)
     explorer = Explorer(Pages(view, secrets.token_hex(8)), door)
     metrics = Guard(Metrics(exporter.scrape, explorer.pages), door)
     server = Server(metrics, explorer.close, site.web)

@@ -21,7 +21,7 @@ from sexton.errors import NotRead, StoreError
 from sexton.explain.diagnosis import diagnose
 from sexton.explain.registry import all_rules
 from sexton.explorer.tiles.follow import GrowingRecording
-from sexton.export.current import READS, current
+from sexton.export.current import KEPT, SPAN_S, current
 from sexton.export.judged import judged
 from sexton.export.pace import FRESH_S, JUDGED_S
 from sexton.export.recorder import add_status, cannot_write, read_status
@@ -30,13 +30,11 @@ from sexton.model.diagnosis import Diagnosis
 from sexton.model.row import table
 from sexton.model.window import Window
 from sexton.replay.span import Span
+from sexton.replay.tail import Tail
 from sexton.replay.window import window
 from sexton.store.journal import READING
+from sexton.store.layout import is_locked
 from sexton.store.recording import Recording, Segment
-
-#: How much is read for what is current: two readings of every table that is read at least each half
-#: minute.
-CURRENT_S = 75.0
 
 
 class Answer(NamedTuple):
@@ -61,7 +59,7 @@ class CurrentSegment(Segment):
     """A segment of which, while it is open, only what is current on a healthy node is read: most
     bytes are about processes and cgroups."""
 
-    only = frozenset((READING, *map(table, READS)))
+    only = frozenset((READING, *map(table, KEPT.every)))
 
 
 class MetricsWork:
@@ -72,6 +70,10 @@ class MetricsWork:
         all_rules()
         self._followed = GrowingRecording(path, CurrentSegment)
         self._whole: GrowingRecording | None = None
+        #: The last readings, followed since the recording was last read.
+        self.tail: Tail | None = None
+        #: Up to where observations of cores were answered last.
+        self._seen_s = -inf
 
     @property
     def problems_so_far(self) -> list[str]:
@@ -80,30 +82,47 @@ class MetricsWork:
     def prepare(self, name: str) -> None:
         if name == "judged":
             self._read_whole()
-        else:
-            self._followed.refresh()
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> Answer:
         followed = self._followed
         if name == "judged":
             followed = self._whole or self._read_whole()
+        else:
+            self._follow(*arguments)
         status = read_status(followed.recording.path)
-        if followed.live and not followed.recording.segments:  # its first ones take a few seconds
+        live = is_locked(followed.recording.path)
+        if live and not followed.recording.segments:  # its first ones take a few seconds
             found = Answer(Samples(), "", -inf, None, live=True)
         elif name == "judged":
             found = _judged(followed.recording)
         else:
-            found = self._current(arguments)
+            found = self._current(*arguments)
             add_status(found.samples, status)
-        problem = cannot_write(status, FRESH_S) if followed.live else None
-        alarm = followed.live and status.get("alarm") is True
-        return found._replace(live=followed.live, problem=problem, alarm=alarm)
+        problem = cannot_write(status, FRESH_S) if live else None
+        alarm = live and status.get("alarm") is True
+        return found._replace(live=live, problem=problem, alarm=alarm)
 
-    def _current(self, arguments: tuple[Any, ...]) -> Answer:
+    def _follow(self, since_s: float, _: float) -> None:
+        """Read what was appended, or else as much as `current` needs."""
+        if self.tail is None or since_s != self._seen_s or not self.tail.follow():
+            self.tail = None
+            self._followed.refresh()
+
+    def _current(self, since_s: float, span_s: float) -> Answer:
+        """The last readings; see `current.current`."""
+        if self.tail is None:
+            recording = self._followed.recording
+            seen = window(recording, last_seconds(recording, SPAN_S)).window
+            self.tail = Tail(recording, seen, KEPT, SPAN_S)
         try:
-            return _current(self._followed.recording, *arguments)
+            span, found = self.tail.span, current(self.tail.window, since_s, span_s)
         except NotRead:  # the node is in trouble: a task is to be named
-            return _current(self._read_whole().recording, *arguments)
+            recording = self._read_whole().recording
+            span = last_seconds(recording, SPAN_S)
+            found = current(window(recording, span).window, since_s, span_s)
+        self._seen_s = found.seen_s
+        known = found.samples, span.boot_id, *span.end
+        return Answer(*known, live=False, kernel=found.kernel, seen_s=found.seen_s)
 
     def _read_whole(self) -> GrowingRecording:
         if self._whole is None:
@@ -130,14 +149,6 @@ def judge_last(recording: Recording) -> Judged:
 def _judged(recording: Recording) -> Answer:
     span, seen, diagnosis = judge_last(recording)
     return Answer(judged(seen, diagnosis), span.boot_id, *span.end, live=False)
-
-
-def _current(recording: Recording, since_s: float, span_s: float) -> Answer:
-    """The last readings; see `current.current`."""
-    span = last_seconds(recording, CURRENT_S)
-    found = current(window(recording, span).window, since_s, span_s)
-    known = found.samples, span.boot_id, *span.end
-    return Answer(*known, live=False, kernel=found.kernel, seen_s=found.seen_s)
 
 
 def last_seconds(recording: Recording, seconds: float) -> Span:

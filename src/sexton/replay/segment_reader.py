@@ -24,7 +24,7 @@ from sexton.replay.span import Span
 from sexton.sandbox import largest_read
 from sexton.store.arrays import coded, numbers
 from sexton.store.recording import Segment
-from sexton.store.runs import Runs, end_to_end, joined, pieces, runs_of
+from sexton.store.runs import Runs, by_thing, end_to_end, joined, pieces, runs_of
 from sexton.store.schema import MONO, POSITION, WALL, texts_of
 from sexton.store.sealed import TableFile
 
@@ -220,7 +220,10 @@ class SegmentReader:
                 return Rows(found, runs_of(found, kind.entity))
         texts = [name for name in kind.entity if name in texts_of(kind)]
         found = self.segment.table(kind, (*columns, *kind.entity), texts)
-        return None if found is None else Rows(found, runs_of(found, kind.entity))
+        if found is None:
+            return None
+        found = by_thing(found, kind.entity)
+        return Rows(found, runs_of(found, kind.entity))
 
     def near(self, kind: type[Row], columns: Sequence[str], near: Near) -> pa.Table | None:
         """Some columns of a table, at least of the readings in `near`."""

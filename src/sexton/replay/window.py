@@ -60,7 +60,7 @@ _EVENTS: tuple[type[Row], ...] = (*_MEMORY, CgroupEvent, CgroupEventGap, Contain
 #: Names, of which `distinct` also gives those from before the span. There are too many for rows.
 _NAMES: tuple[type[Row], ...] = (Container, Pod)
 #: Rows about a moment, which are not valid later.
-_OF_A_MOMENT: tuple[type[Row], ...] = (
+OF_A_MOMENT: tuple[type[Row], ...] = (
     CoreTimes, Thread, CgroupEvent, CgroupEventGap, SoftirqWait, ProbeCost, StackCount,
     Alarm, Mark, RecorderNote, RecorderCost, KernelLog, *_MEMORY, *_NAMES,
 )  # fmt: skip
@@ -136,7 +136,7 @@ class RecordedWindow(Window):
                 replace(batch, rows=tuple(map(reaching, batch.rows)))
                 for batch in (*self._older_edges(kind), *found)
             ]
-        elif not found and self._before is not None and kind not in _OF_A_MOMENT:
+        elif not found and self._before is not None and kind not in OF_A_MOMENT:
             older = self._before.latest(kind)
             found = [] if older is None else [older]
         return tuple(found) or None

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
+from sexton.detect.custom_patterns import PREFIX
 from sexton.detect.registry import Detector, Threshold, all_detectors, detector_of
 from sexton.reports.pages import number
 from sexton.reports.svg.colours import svg_style
@@ -36,6 +37,34 @@ def runbook_html(detector: Detector) -> str:
         *_thresholds(detector.thresholds),
     ]
     return _page(detector.id, parts)
+
+
+def pattern_text(name: str) -> str:
+    """The page of a finding by a custom log pattern: which ones a node has is not known here."""
+    return f"{name}: a custom log pattern\n\n" + "\n\n".join(_pattern(name)) + "\n"
+
+
+def pattern_html(name: str) -> str:
+    """The same for a browser."""
+    parts = [
+        '<nav><a href="../">this node in the explorer</a> <a href="./">all detectors</a></nav>',
+        f"<h1>{escaped(name)}</h1>",
+        '<p class="headline">A custom log pattern.</p>',
+        *(f"<p>{_marked_up(text)}</p>" for text in _pattern(name)),
+    ]
+    return _page(name, parts)
+
+
+def _pattern(name: str) -> tuple[str, ...]:
+    entry = name.removeprefix(PREFIX)
+    return (
+        "**What is seen.** Lines of the kernel log that match a pattern which the owner of"
+        " this node added. `sudo sexton diagnose` shows the last one, how many there were, and what"
+        " the author of the pattern wrote about them.",
+        f"**What to do.** The entry `{entry}` in `/etc/sexton/patterns.d` has the expression, the"
+        " severity and an example (`-` may stand for `_` in its name). `sudo sexton config` lists"
+        " all patterns. If it matches lines that mean no harm, change it, or silence the finding.",
+    )
 
 
 def index_text() -> str:

@@ -257,19 +257,75 @@ def recover(
     return _cut(directory, found, content, length)
 
 
+#: Parts of a table's file, by its name: start, end, checksum.
+Pieces = Mapping[str, Sequence[tuple[int, int, int]]]
+
+
+class Flushes(NamedTuple):
+    """Flushes that were appended to a segment: the parts of each table's file, and the states of
+    sources if they changed. The journal's whole lines now take `length` bytes and cover each
+    table's file up to `ends`."""
+
+    pieces: Pieces
+    states: list[list[Any]] | None
+    length: int
+    ends: Mapping[str, int]
+
+
+def flushes_since(directory: Path, length: int, ends: Mapping[str, int]) -> Flushes | None:
+    """What was appended since the journal's whole lines took `length` bytes; `None` if it cannot be
+    read on from there, or is damaged."""
+    content = _appended(directory, length)
+    if content is None:
+        return None
+    lines, more = whole_lines(content)
+    if b"\n" in content[more:]:
+        return None
+    return _flushes(lines, length + more, ends)
+
+
+def _appended(directory: Path, length: int) -> bytes | None:
+    """The journal after its first `length` bytes, which are whole lines."""
+    try:
+        size = min((directory / JOURNAL).stat().st_size, MOST_JOURNAL)
+        content = read_part(directory / JOURNAL, length - 1, size - length + 1)
+    except (OSError, ValueError):  # it is gone, or shorter
+        return None
+    # Else the last line was read while it was written.
+    return content[1:] if content[:1] == b"\n" else None
+
+
+def _flushes(lines: Sequence[Mapping[str, Any]], length: int, ends: Mapping[str, int]) -> Flushes:
+    states, reached = None, dict(ends)
+    pieces: dict[str, list[tuple[int, int, int]]] = {}
+    for line in lines:
+        states = line.get("states", states)
+        for name, (end, checksum) in line.get("ends", {}).items():
+            pieces.setdefault(name, []).append((reached.get(name, 0), end, checksum))
+            reached[name] = end
+    return Flushes(pieces, states, length, reached)
+
+
+def rows_in(directory: Path, name: str, pieces: Sequence[tuple[int, int, int]]) -> pa.Table:
+    """The rows of these parts of a table's file; `StoreError` or `OSError` if any is damaged."""
+    from sexton.store.schema import check_columns, checked_table, read_stream
+
+    path = stream_path(directory, name)
+    good, bad = _intact(path, pieces)
+    if bad:
+        raise StoreError(f"{bad} of {len(pieces)} flushes damaged")
+    rows = read_stream(good, path.suffix)
+    check_columns(name, rows.schema)
+    return checked_table(name, rows)
+
+
 def _continued(
     directory: Path, before: Recovered, only: Collection[str] | None
 ) -> Recovered | None:
     """With the flushes since then; `None` if the whole segment has to be read."""
-    try:
-        size = min((directory / JOURNAL).stat().st_size, MOST_JOURNAL)
-        start = before.length - 1
-        content = read_part(directory / JOURNAL, start, size - start)
-    except (OSError, ValueError):  # it is gone, or shorter
+    content = _appended(directory, before.length)
+    if content is None:
         return None
-    if content[:1] != b"\n":  # the last line was read while it was written
-        return None
-    content = content[1:]
     lines, length = whole_lines(content)
     tables, states = dict(before.tables), before.states
     known = Recovered(before.header, tables, states, [], length=before.length, ends=before.ends)
@@ -280,20 +336,15 @@ def _continued(
 def _with_flushes(
     directory: Path,
     known: Recovered,
-    flushes: Sequence[Mapping[str, Any]],
+    lines: Sequence[Mapping[str, Any]],
     only: Collection[str] | None,
 ) -> Recovered:
-    states, ends = known.states, dict(known.ends)
-    pieces: dict[str, list[tuple[int, int, int]]] = {}
-    for flush in flushes:
-        states = flush.get("states", states)
-        for name, (end, checksum) in flush.get("ends", {}).items():
-            pieces.setdefault(name, []).append((ends.get(name, 0), end, checksum))
-            ends[name] = end
+    new = _flushes(lines, known.length, known.ends)
+    states, ends = known.states if new.states is None else new.states, new.ends
     from sexton.store.schema import check_columns, checked_table, extended, read_stream
 
     tables, problems, too_large = known.tables, list(known.problems), known.too_large
-    for name, parts in pieces.items():
+    for name, parts in new.pieces.items():
         if only is not None and name not in only:
             continue
         path = stream_path(directory, name)

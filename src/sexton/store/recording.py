@@ -8,7 +8,7 @@ once in `problems`.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -142,10 +142,16 @@ class Segment:
     @property
     def states(self) -> tuple[SourceState, ...]:
         """The state of every source at its last flush."""
-        return tuple(
-            SourceState(name, path, state, detail, grant, requested=bool(wanted))
-            for name, path, state, detail, grant, wanted, *_ in self.manifest.get("states", ())
-        )
+        return states_from(self.manifest.get("states", ()))
+
+    @property
+    def covered(self) -> tuple[int, Mapping[str, int]] | None:
+        """How far an open segment was read, for `journal.flushes_since`; `None` if it is sealed or
+        anything in it is damaged."""
+        found = self._recovered
+        if found is None or found.problems or (found.cut and not found.torn):
+            return None
+        return found.length, found.ends
 
     @property
     def providers(self) -> dict[type[Row], str]:
@@ -395,6 +401,14 @@ class Recording:
             if segment is not None:
                 segment.report_to(self.problems)
                 yield segment
+
+
+def states_from(listed: Iterable[Sequence[Any]]) -> tuple[SourceState, ...]:
+    """States of sources as a journal or a manifest lists them."""
+    return tuple(
+        SourceState(name, path, state, detail, grant, requested=bool(wanted))
+        for name, path, state, detail, grant, wanted, *_ in listed
+    )
 
 
 def _select(found: pa.Table, columns: Sequence[str] | None) -> pa.Table:

@@ -87,6 +87,16 @@ def key_codes(column: pa.ChunkedArray) -> Array:
     return numbers(array)
 
 
+def by_thing(found: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """A table with the rows of each thing together, in the order they have. In an open segment the
+    rows of each reading are together instead, and most runs are one row long."""
+    there = [key_codes(found.column(name)) for name in keys if name in found.column_names]
+    if not there:
+        return found
+    order = np.lexsort(there[::-1])  # keeps the order of equal ones
+    return found if (order[1:] > order[:-1]).all() else found.take(pa.array(order))
+
+
 def runs_of(found: pa.Table, keys: Sequence[str]) -> Runs:
     """The runs of a table by its key columns; `None` for a column that an older version lacks."""
     there = {*found.column_names}

@@ -20,6 +20,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,7 +129,8 @@ def read_stream(flushes: Sequence[bytes], suffix: str) -> pa.Table:
             for columns, body in blocks_in(flush, most):
                 blocks.append((columns, body))
                 most -= len(body)
-        parts = [_from_block(columns, body) for columns, body in blocks]
+        alike = groupby(blocks, lambda block: [column[:3] for column in block[0]])
+        parts = [_from_blocks([*group]) for _, group in alike]
         return pa.concat_tables(parts, promote_options="default").combine_chunks()
     except MemoryError:
         raise TooLarge("too large for the memory that is allowed") from None
@@ -238,20 +240,42 @@ def alike(wanted: pa.DataType, found: pa.DataType) -> bool:
     return bool(pa.types.is_integer(found) or floats)
 
 
-def _from_block(columns: Sequence[Sequence[Any]], body: bytes) -> pa.Table:
-    arrays, at = [], 0
-    for name, kind, form, length in columns:
-        content, at = body[at : at + length], at + length
-        if form == "raw":
-            rows, odd = divmod(len(content), {"q": 8, "Q": 8, "d": 8, "i": 4}[kind])
-            if odd:
-                raise ValueError(f"column {name} ends within a number")
-            # From a numpy array, Arrow would import numpy's masked arrays first: 60 ms.
-            made = pa.Array.from_buffers(_arrow(kind), rows, [None, pa.py_buffer(content)])
-        else:
-            made = pa.array(json.loads(content.decode("utf-8", "surrogatepass")), _arrow(kind))
+def _from_blocks(blocks: Sequence[tuple[Sequence[Sequence[Any]], bytes]]) -> pa.Table:
+    """Blocks with columns of the same names, types and forms, one after the other: a table's file
+    has a block for every few seconds, and an Arrow array for each column of each takes longer than
+    their values."""
+    columns = blocks[0][0]
+    contents: list[list[bytes]] = [[] for _ in columns]
+    for described, body in blocks:
+        at = 0
+        for content, (_, _, _, length) in zip(contents, described, strict=True):
+            content.append(body[at : at + length])
+            at += length
+    arrays, rows = [], None
+    for (name, kind, form, _), content in zip(columns, contents, strict=True):
+        made, number = (_of_words if form == "raw" else _of_json)(name, kind, content)
+        if rows is not None and number != rows:
+            raise ValueError(f"column {name} has more or fewer rows than others")
+        rows = number
         arrays.append(made)
     return pa.table(arrays, schema=_schema_of_block(tuple((it[0], it[1]) for it in columns)))
+
+
+def _of_words(name: str, kind: str, parts: Sequence[bytes]) -> tuple[pa.Array, list[int]]:
+    """A column of numbers, and how many there are in each part."""
+    size = {"q": 8, "Q": 8, "d": 8, "i": 4}[kind]
+    if any(len(part) % size for part in parts):
+        raise ValueError(f"column {name} ends within a number")
+    rows = [len(part) // size for part in parts]
+    # From a numpy array, Arrow would import numpy's masked arrays first: 60 ms.
+    words = [None, pa.py_buffer(b"".join(parts))]
+    return pa.Array.from_buffers(_arrow(kind), sum(rows), words), rows
+
+
+def _of_json(_: str, kind: str, parts: Sequence[bytes]) -> tuple[pa.Array, list[int]]:
+    """The same of any values."""
+    lists = [json.loads(part.decode("utf-8", "surrogatepass")) for part in parts]
+    return pa.array([*chain.from_iterable(lists)], _arrow(kind)), [*map(len, lists)]
 
 
 @lru_cache(256)

@@ -15,9 +15,11 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from sexton.errors import CommandError
-from sexton.web.guard import Door, is_loopback, plain
+from sexton.web.guard import Door, is_loopback, nothing_is_scraped, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sexton.web.config import WebConfig
 
 _LISTEN = re.compile(
@@ -118,7 +120,7 @@ def door_of(
     bound: tuple[socket.socket, str],
     web: WebConfig | None,
     token: str | None = None,
-    scraped: frozenset[str] = frozenset(),
+    scraped: Callable[[str], bool] = nothing_is_scraped,
 ) -> tuple[Door, str]:
     """The door of a server, and the URL to print. Where others can connect and nothing else says
     who they are, a token is generated; the URL has it."""

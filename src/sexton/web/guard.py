@@ -47,15 +47,20 @@ _LOCAL = "localhost"
 AUTHENTICATED = "sexton.authenticated"
 
 
+def nothing_is_scraped(_: str) -> bool:
+    """Of a server without metrics."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Door:
-    """The server's names besides loopback and its own address; the token, if required; the paths
-    that are scraped, which need no token."""
+    """The server's names besides loopback and its own address; the token, if required; whether a
+    path is scraped, which needs no token."""
 
     names: frozenset[str] = frozenset()
     token: str | None = None
     cookie: str = "sexton"
-    scraped: frozenset[str] = frozenset()
+    scraped: Callable[[str], bool] = nothing_is_scraped
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ def refused(scope: Scope, door: Door) -> Refusal | None:
         return Refusal(403, "the Host header does not name this server")
     if not _same_site(scope, host):
         return Refusal(403, "cross-site requests are not allowed")
-    if door.token is None or scope.get(AUTHENTICATED) or scope["path"] in door.scraped:
+    if door.token is None or scope.get(AUTHENTICATED) or door.scraped(scope["path"]):
         return None
     return _without_token(scope, door)
 
@@ -162,7 +167,7 @@ def _ours(host: str, scope: Scope, door: Door) -> bool:
     name, server = plain(found[1]), scope.get("server")
     if scope.get("scheme") == "https" or scope.get(AUTHENTICATED):
         return True
-    if scope["path"] in door.scraped and _may_scrape(name, server):
+    if door.scraped(scope["path"]) and _may_scrape(name, server):
         return True
     return is_loopback(name) or name in door.names or bool(server and name == plain(server[0]))
 
