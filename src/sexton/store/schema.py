@@ -28,6 +28,7 @@ import pyarrow as pa
 import sexton.model
 from sexton.errors import StoreError, first_line
 from sexton.model.row import Row, fields_of, table
+from sexton.model.text import shorten
 from sexton.model.window import Batch
 from sexton.sandbox import largest_read
 from sexton.store.arrays import Ints, numbers, text_bytes, values
@@ -47,6 +48,8 @@ from sexton.store.layout import FORMAT, MOST_S
 
 __all__ = ["FORMAT", "MONO", "POSITION", "TIME", "WALL"]
 _TEXT = ("str", "str | None")
+#: No table has a tenth of it; what is done for each column is done for each row group again.
+_MOST_COLUMNS = 500
 #: What decoding an invalid file with a valid checksum may raise.
 _NONSENSE = (
     AttributeError, IndexError, KeyError, OSError, OverflowError, RecursionError, TypeError,
@@ -121,7 +124,7 @@ def read_stream(flushes: Sequence[bytes], suffix: str) -> pa.Table:
             found = pa.ipc.open_stream(b"".join(flushes)).read_all()
             # Arrow itself does not check the offsets, codes and lengths of a stream.
             found.validate(full=True)
-            return found
+            return _storable(found)
         most = largest_read()
         blocks = []
         for flush in flushes:
@@ -129,11 +132,30 @@ def read_stream(flushes: Sequence[bytes], suffix: str) -> pa.Table:
                 blocks.append((columns, body))
                 most -= len(body)
         parts = [_from_block(columns, body) for columns, body in blocks]
-        return pa.concat_tables(parts, promote_options="default").combine_chunks()
+        return _storable(pa.concat_tables(parts, promote_options="default").combine_chunks())
     except MemoryError:
         raise TooLarge("too large for the memory that is allowed") from None
     except _NONSENSE as error:
         raise StoreError(first_line(error)) from None
+
+
+def _storable(found: pa.Table) -> pa.Table:
+    """The table itself, if a segment with it can be sealed and read again: Parquet cannot hold
+    every type that an open segment can, nor lists in lists of any depth."""
+    for field in found.schema:
+        if not _is_written(field.type):
+            raise StoreError(
+                f"column {shorten(field.name, 40)} is of a type that none is sealed as"
+            )
+    return found
+
+
+def _is_written(kind: pa.DataType, lists: int = 2) -> bool:
+    if pa.types.is_list(kind):
+        return lists > 0 and _is_written(kind.value_type, lists - 1)
+    if pa.types.is_dictionary(kind):
+        return bool(pa.types.is_string(kind.value_type))
+    return bool(pa.types.is_string(kind) or pa.types.is_null(kind) or pa.types.is_primitive(kind))
 
 
 def extended(found: pa.Table, more: pa.Table) -> pa.Table:
@@ -186,9 +208,15 @@ def _check_values(wanted: _Expected, column: pa.ChunkedArray) -> None:
                 _mapping(unescape(text))
 
 
+def _check_number(columns: int) -> None:
+    if columns > _MOST_COLUMNS:
+        raise StoreError(f"{columns:,} columns, more than any table has")
+
+
 def check_columns(name: str, there: pa.Schema) -> None:
-    """`StoreError` if a table lacks a column that every version has, has one twice, or one has the
-    wrong type."""
+    """`StoreError` if a table lacks a column that every version has, has one twice or far too many,
+    or one has the wrong type."""
+    _check_number(len(there))
     if len({*there.names}) != len(there):
         raise StoreError("has two columns of one name")
     for column, wanted in _expected(name).items():
@@ -239,6 +267,7 @@ def alike(wanted: pa.DataType, found: pa.DataType) -> bool:
 
 
 def _from_block(columns: Sequence[Sequence[Any]], body: bytes) -> pa.Table:
+    _check_number(len(columns))
     arrays, at = [], 0
     for name, kind, form, length in columns:
         content, at = body[at : at + length], at + length
