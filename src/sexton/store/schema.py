@@ -28,7 +28,6 @@ import pyarrow as pa
 import sexton.model
 from sexton.errors import StoreError, first_line
 from sexton.model.row import Row, fields_of, table
-from sexton.model.text import shorten
 from sexton.model.window import Batch
 from sexton.sandbox import largest_read
 from sexton.store.arrays import Ints, numbers, text_bytes, values
@@ -124,7 +123,7 @@ def read_stream(flushes: Sequence[bytes], suffix: str) -> pa.Table:
             found = pa.ipc.open_stream(b"".join(flushes)).read_all()
             # Arrow itself does not check the offsets, codes and lengths of a stream.
             found.validate(full=True)
-            return _storable(found)
+            return found
         most = largest_read()
         blocks = []
         for flush in flushes:
@@ -132,30 +131,11 @@ def read_stream(flushes: Sequence[bytes], suffix: str) -> pa.Table:
                 blocks.append((columns, body))
                 most -= len(body)
         parts = [_from_block(columns, body) for columns, body in blocks]
-        return _storable(pa.concat_tables(parts, promote_options="default").combine_chunks())
+        return pa.concat_tables(parts, promote_options="default").combine_chunks()
     except MemoryError:
         raise TooLarge("too large for the memory that is allowed") from None
     except _NONSENSE as error:
         raise StoreError(first_line(error)) from None
-
-
-def _storable(found: pa.Table) -> pa.Table:
-    """The table itself, if a segment with it can be sealed and read again: Parquet cannot hold
-    every type that an open segment can, nor lists in lists of any depth."""
-    for field in found.schema:
-        if not _is_written(field.type):
-            raise StoreError(
-                f"column {shorten(field.name, 40)} is of a type that none is sealed as"
-            )
-    return found
-
-
-def _is_written(kind: pa.DataType, lists: int = 2) -> bool:
-    if pa.types.is_list(kind):
-        return lists > 0 and _is_written(kind.value_type, lists - 1)
-    if pa.types.is_dictionary(kind):
-        return bool(pa.types.is_string(kind.value_type))
-    return bool(pa.types.is_string(kind) or pa.types.is_null(kind) or pa.types.is_primitive(kind))
 
 
 def extended(found: pa.Table, more: pa.Table) -> pa.Table:
@@ -213,12 +193,27 @@ def _check_number(columns: int) -> None:
         raise StoreError(f"{columns:,} columns, more than any table has")
 
 
+def _is_recorded(found: pa.DataType, lists: int = 2) -> bool:
+    """Whether a column may have this type: numbers, text, codes of texts, lists of these, and the
+    cells of an annex."""
+    if pa.types.is_list(found):
+        return lists > 0 and _is_recorded(found.value_type, lists - 1)
+    if pa.types.is_dictionary(found):
+        return bool(found.value_type == pa.string())
+    others = (pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.null())
+    return pa.types.is_integer(found) or pa.types.is_fixed_size_binary(found) or found in others
+
+
 def check_columns(name: str, there: pa.Schema) -> None:
     """`StoreError` if a table lacks a column that every version has, has one twice or far too many,
-    or one has the wrong type."""
+    or one has the wrong type. Columns that this version does not know are kept, so they too must be
+    of a type that can be sorted, merged, sealed and read again: Arrow has others."""
     _check_number(len(there))
     if len({*there.names}) != len(there):
         raise StoreError("has two columns of one name")
+    for field in there:
+        if not _is_recorded(field.type):
+            raise StoreError(f"column {field.name} is {field.type}, which is not recorded")
     for column, wanted in _expected(name).items():
         if column in there.names:
             found = there.field(column).type
