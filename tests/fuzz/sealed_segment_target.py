@@ -10,8 +10,10 @@ import json
 import shutil
 import tempfile
 import zlib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,18 +39,22 @@ def one(data: bytes) -> None:
     with scratch() as place:
         directory = place / "recording"
         shutil.copytree(whole().parents[1], directory)
-        segment = directory / "segments" / whole().name
-        manifest = manifest_of(segment)
-        for kind, content in parts(data):
-            if kind == b"P" and content:
-                _replace(segment, manifest, _NAMES[content[0] % len(_NAMES)], content[1:])
-            elif kind == b"M":
-                manifest = _laid(manifest, content)
-        resign(segment, manifest)
+        lay_over(directory / "segments" / whole().name, _NAMES, data)
         read_and_verify(directory, data)
 
 
-def _replace(segment: Path, manifest: dict, name: str, content: bytes) -> None:
+def lay_over(sealed: Path, names: Sequence[str], data: bytes) -> None:
+    """Replace tables of a sealed directory, and parts of its manifest, with checksums that fit."""
+    manifest: Any = manifest_of(sealed)
+    for kind, content in parts(data):
+        if kind == b"P" and content:
+            _replace(sealed, manifest, names[content[0] % len(names)], content[1:])
+        elif kind == b"M":
+            manifest = _laid(manifest, content)
+    resign(sealed, manifest)
+
+
+def _replace(segment: Path, manifest: Any, name: str, content: bytes) -> None:
     entry = manifest.get("tables", {}).get(name) if isinstance(manifest, dict) else None
     if not isinstance(entry, dict):
         return
