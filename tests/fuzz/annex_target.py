@@ -23,9 +23,14 @@ from tests.support.recordings import manifest_of, scratch, table_of
 
 
 @cache
+def _held() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="sexton-fuzz-")
+
+
+@cache
 def whole() -> Path:
     """An annex of a small recording, in a directory that ends with this process."""
-    return with_stacks(Path(tempfile.mkdtemp(prefix="sexton-fuzz-")))
+    return with_stacks(Path(_held().name))
 
 
 @cache

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,15 +28,17 @@ def run(name: str, inputs: int, seconds: float, corpus: Path, nice: int = 0) -> 
     """At least so many inputs, and for so long. What reached something new is left in `corpus`, and
     what failed beside it."""
     command = [sys.executable, "-m", "tests.fuzz.learning", name]
-    ended = subprocess.run(
-        ["nice", "-n", str(nice), *command, str(inputs), str(seconds), corpus],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=seconds * 3 + 900,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory(prefix="sexton-fuzz-") as held:  # it ends without tidying up
+        ended = subprocess.run(
+            ["nice", "-n", str(nice), *command, str(inputs), str(seconds), corpus],
+            cwd=ROOT,
+            env={**os.environ, "TMPDIR": held},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds * 3 + 900,
+            check=False,
+        )
     found = _EXECUTED.search(ended.stderr)
     if ended.returncode or found is None:
         return Ran(0, 0.0, ended.stderr[-3000:] or f"exit {ended.returncode}")

@@ -29,10 +29,14 @@ _NAMES = (READING, "core_times", "mark")
 
 
 @cache
+def _held() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="sexton-fuzz-")
+
+
+@cache
 def whole() -> Path:
     """A sealed segment of a small recording, in a directory that ends with this process."""
-    held = tempfile.mkdtemp(prefix="sexton-fuzz-")
-    return write_sealed(Path(held), [simple(1.0), simple(3.0)])
+    return write_sealed(Path(_held().name), [simple(1.0), simple(3.0)])
 
 
 def one(data: bytes) -> None:
