@@ -22,7 +22,8 @@ from pathlib import Path
 import pytest
 
 from tests.store.test_hostile import constant_rows
-from tests.support.cli import ENVIRONMENT, SEXTON
+from tests.support import pprof
+from tests.support.cli import ENVIRONMENT, SEXTON, sexton
 from tests.support.recordings import replace_table, simple, write_sealed
 
 MOST_INPUT, MOST_BYTES, MOST_CPU_S = 10 << 20, 600 << 20, 60
@@ -118,6 +119,16 @@ CASES = [
     (tree, "top --frames 1 --root INPUT"),
     (tree, "sources --root INPUT"),
 ]
+
+
+@pytest.mark.whole
+def test_a_stack_of_millions_of_single_fields_is_read(tmp_path: Path) -> None:
+    """pprof lets a stack be a field per location. Each was added by copying those before it: these
+    10 MB, of a few frames, ended at the limit of CPU time."""
+    fields = pprof.number(1, 1) * 4_900_000 + pprof.text(2, pprof.packed(4, 40))
+    (tmp_path / "profile").write_bytes(pprof.small() + pprof.text(2, fields))
+    ended = sexton("profile", "top", str(tmp_path / "profile"))
+    assert ended.returncode == 0, ended.stderr
 
 
 class Watched(threading.Thread):

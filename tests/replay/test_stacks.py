@@ -6,19 +6,23 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lab.synthetic import Plan, write
 from sexton.model.rows.trace import StackCount
 from sexton.replay.span import Span, between, everything
-from sexton.replay.stacks import stacks_in
+from sexton.replay.stacks import function_signals, stacks_in
 from sexton.replay.window import window
+from sexton.store.annex import Annex
 from sexton.store.recording import Recording
 from tests.support.annexes import WALK, annex, samples, with_stacks
 from tests.support.cli import sexton
 from tests.support.profiles import SECOND, Sample, profile_of
-from tests.support.recordings import BOOT, WALL_S, damage_table, simple, write_sealed
+from tests.support.recordings import BOOT, WALL_S, damage_table, replace_table, simple, write_sealed
 
 
 def spanning(start_s: float, end_s: float) -> Span:
@@ -46,6 +50,51 @@ def test_only_the_span_is_taken_wherever_its_annex_lies(tmp_path):
     assert {row.second_mono for row in found.rows} == {112, 113}
     found, _ = stacks_in(recording, spanning(117.0, 118.0))
     assert found is None
+
+
+def without(name: str):
+    return lambda found: found.drop_columns([name])
+
+
+def column_of(name: str, values: pa.Array):
+    def changed(found: pa.Table) -> pa.Table:
+        rows = pa.concat_arrays([values] * found.num_rows)
+        return found.set_column(found.column_names.index(name), name, rows)
+
+    return changed
+
+
+def deep(found: pa.Table) -> pa.Table:
+    """Its last node is a billion levels below the one before it."""
+    depths = [*found.column("depth").to_pylist()[:-1], 1 << 30]
+    place = found.column_names.index("depth")
+    return found.set_column(place, "depth", pa.array(depths, pa.int32()))
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("node", without("depth")),
+        ("node", column_of("depth", pa.array(["x"]))),
+        ("node", deep),
+        ("frame", column_of("kind", pa.array([None], pa.int64()))),
+        ("sample", without("node")),
+        ("sample", column_of("time_us", pa.array(["x"]))),
+        ("sample", column_of("node", pa.array([-1], pa.int64()))),
+        ("sample", column_of("node", pa.array([1 << 40], pa.int64()))),
+    ],
+)
+def test_stacks_that_somebody_made_up_are_reported_and_left_out(
+    tmp_path: Path, table: str, change: Any
+):
+    """With checksums that fit. `why` failed on the whole recording, or reserved terabytes."""
+    found = Annex(with_stacks(tmp_path / "r"))
+    sink = pa.BufferOutputStream()
+    pq.write_table(change(found.table(table)), sink, store_schema=False)
+    replace_table(found.path, table, sink.getvalue().to_pybytes())
+    recording = Recording(tmp_path / "r")
+    assert list(function_signals(recording, everything(recording), None)) == []
+    assert [found.name in problem for problem in recording.problems] == [True]
 
 
 def test_of_too_many_the_busiest_seconds_are_taken_and_that_is_said(tmp_path):

@@ -13,7 +13,6 @@ The configuration can only add entries.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from typing import NamedTuple
 from sexton.detect.protected import protected
 from sexton.errors import CommandError
 from sexton.model.text import printable
+from sexton.model.toml import parse_toml
 
 CONFIG = "/etc/sexton/protected.toml"
 
@@ -121,7 +121,7 @@ def rules_of(text: str, path: str = CONFIG) -> tuple[Rule, ...]:
     (Rule(name='a*.service', why='ours'),)
     """
     try:
-        content = tomllib.loads(text)
+        content = parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{path}: {error}") from None
     if unknown := sorted(set(content) - {"protect"}):

@@ -24,7 +24,6 @@ names the file, the key and what is wrong with it.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from difflib import get_close_matches
@@ -35,6 +34,7 @@ from sexton.detect.registry import Threshold, all_detectors, key_of
 from sexton.errors import CommandError
 from sexton.model.settings import Changed, Settings, Silence
 from sexton.model.text import printable
+from sexton.model.toml import parse_toml
 
 #: Log patterns of the node's owner.
 PATTERNS = "/etc/sexton/patterns.d"
@@ -52,7 +52,7 @@ def parse(text: str, path: str, now_s: float) -> Settings:
     Of log patterns only the directory is set: the names come from its files.
     """
     try:
-        document = tomllib.loads(text)
+        document = parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{path}: not TOML: {error}") from None
     reader = _Reader(path, now_s)

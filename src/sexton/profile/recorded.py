@@ -215,16 +215,16 @@ def check_perf(path: Path) -> None:
 def read_seconds(annex: Annex) -> Heat:
     """Heat by the second; `cells` has no columns."""
     found = annex.table("heat")
-    with _sensible(annex):
+    with sensible(annex):
         heat = Heat(
-            _during(annex, _column(found, "second", np.int64), 1),
-            _column(found, "cpu", np.int32),
-            _column(found, "samples", np.int32),
-            _column(found, "busy", np.int32),
-            _column(found, "kernel", np.int32),
+            _during(annex, number_column(found, "second", np.int64), 1),
+            number_column(found, "cpu", np.int32),
+            number_column(found, "samples", np.int32),
+            number_column(found, "busy", np.int32),
+            number_column(found, "kernel", np.int32),
             np.zeros((found.num_rows, 0), np.uint16),
         )
-        _places(heat.cpu, MOST_CORES)
+        indices(heat.cpu, MOST_CORES)
         if any(part.min(initial=0) < 0 for part in (heat.samples, heat.busy, heat.kernel)):
             raise ValueError("heat below zero")
         return heat
@@ -233,7 +233,7 @@ def read_seconds(annex: Annex) -> Heat:
 def read_heat(annex: Annex) -> Heat:
     """Heat with its cells, read without samples and stacks."""
     heat = read_seconds(annex)
-    with _sensible(annex):
+    with sensible(annex):
         cells = annex.table("heat_cell").column("cells")
         width = cells.type.byte_width
         kind = np.uint8 if width == CELLS else np.dtype("<u2")
@@ -250,7 +250,7 @@ def _fixed(chunk: pa.Array, width: int) -> npt.NDArray[np.uint8]:
     return whole[chunk.offset * width : (chunk.offset + len(chunk)) * width]
 
 
-def _column(found: pa.Table, name: str, kind: Any) -> Any:
+def number_column(found: pa.Table, name: str, kind: Any) -> Any:
     """A column of whole numbers, none of them missing or too large; `ValueError` for others."""
     column = found.column(name)
     if column.null_count or not pa.types.is_integer(column.type):
@@ -274,7 +274,7 @@ def _during(annex: Annex, times: I64, per_second: int) -> I64:
 
 
 @contextmanager
-def _sensible(annex: Annex) -> Iterator[None]:
+def sensible(annex: Annex) -> Iterator[None]:
     """An annex is untrusted: its checksums may match and its content still be invalid."""
     try:
         yield
@@ -283,7 +283,7 @@ def _sensible(annex: Annex) -> Iterator[None]:
         raise StoreError(f"{annex.name}: cannot be understood: {printable(first)}") from None
 
 
-def _places(found: Any, most: int, least: int = -1) -> Any:
+def indices(found: Any, most: int, least: int = -1) -> Any:
     """Check indices into a list of `most` items; -1 is none of them."""
     if len(found) and not least <= found.min() <= found.max() < most:
         raise ValueError("an index is out of range")
@@ -297,40 +297,33 @@ class Stacks:
     """
 
     def __init__(self, annex: Annex) -> None:
-        with _sensible(annex):
+        with sensible(annex):
             self._read(annex)
 
     def _read(self, annex: Annex) -> None:
         nodes = annex.table("node")
-        depth = _column(nodes, "depth", np.int32)
+        depth = number_column(nodes, "depth", np.int32)
         frames = annex.table("frame")
         named = Frames(
             _names(frames.column("name")),
             _names(frames.column("module")),
-            _column(frames, "kind", np.uint8),
+            number_column(frames, "kind", np.uint8),
         )
-        frame = _column(nodes, "frame", np.int32)
-        # Below the root, each node is at most one level deeper than the one before it.
-        if (
-            not len(depth)
-            or depth[0]
-            or depth[1:].min(initial=1) < 1
-            or np.diff(depth).max(initial=0) > 1
-        ):
-            raise ValueError("stacks do not form a tree")
-        _places(frame, len(named), 0)
-        _places(named.kinds, len(Kind), 0)
+        frame = number_column(nodes, "frame", np.int32)
+        check_tree(depth)
+        indices(frame, len(named), 0)
+        indices(named.kinds, len(Kind), 0)
         if len(frame) != len(depth) or len({*map(len, (named.names, named.modules))}) != 1:
             raise ValueError("stacks do not form a tree")
         self.tree = Tree(frame, depth, ends_of(depth), named)
         threads = annex.table("thread")
-        pids, tids = (_column(threads, name, np.int64).tolist() for name in ("pid", "tid"))
+        pids, tids = (number_column(threads, name, np.int64).tolist() for name in ("pid", "tid"))
         self.threads = tuple(map(Thread, pids, tids, _names(threads.column("comm"))))
         self.cgroups = _names(annex.table("cgroup").column("path"))
         who = annex.table("who")
-        self.who_thread = _places(_column(who, "thread", np.int32), len(self.threads))
-        self.who_cgroup = _places(_column(who, "cgroup", np.int32), len(self.cgroups))
-        self.who_event = _places(_column(who, "event", np.int16), len(_events(annex)))
+        self.who_thread = indices(number_column(who, "thread", np.int32), len(self.threads))
+        self.who_cgroup = indices(number_column(who, "cgroup", np.int32), len(self.cgroups))
+        self.who_event = indices(number_column(who, "event", np.int16), len(_events(annex)))
 
 
 def read_profile(
@@ -338,7 +331,7 @@ def read_profile(
 ) -> Profile:
     """The samples of an annex, or those of a range (end excluded); other row groups are not
     decoded. `StoreError` as for `Stacks`."""
-    with _sensible(annex):
+    with sensible(annex):
         source = annex.opened("sample")
         wanted = [
             group
@@ -346,18 +339,18 @@ def read_profile(
             if _touches(source.metadata.row_group(group), start_ns, end_ns)
         ]
         found = source.read(groups=wanted)
-        time_us = _during(annex, _column(found, "time_us", np.int64), 1_000_000)
+        time_us = _during(annex, number_column(found, "time_us", np.int64), 1_000_000)
         rows = _inside(time_us, start_ns, end_ns)
-        who = _places(_column(found, "who", np.int32)[rows], len(stacks.who_thread), 0)
+        who = indices(number_column(found, "who", np.int32)[rows], len(stacks.who_thread), 0)
         weighted = "weight" in found.column_names
         return Profile(
             time_ns=time_us[rows] * 1000,
-            cpu=_places(_column(found, "cpu", np.int32)[rows], MOST_CORES),
+            cpu=indices(number_column(found, "cpu", np.int32)[rows], MOST_CORES),
             thread=stacks.who_thread[who],
             cgroup=stacks.who_cgroup[who],
             event=stacks.who_event[who],
-            node=_places(_column(found, "node", np.int32)[rows], len(stacks.tree), 0),
-            weight=_column(found, "weight", np.int64)[rows] if weighted else None,
+            node=indices(number_column(found, "node", np.int32)[rows], len(stacks.tree), 0),
+            weight=number_column(found, "weight", np.int64)[rows] if weighted else None,
             threads=stacks.threads,
             cgroups=stacks.cgroups,
             events=_events(annex),
@@ -386,7 +379,7 @@ def _touches(group: Any, start_ns: int | None, end_ns: int | None) -> bool:
 
 def facts_of(annex: Annex) -> Facts:
     """Facts about the capture of an annex."""
-    with _sensible(annex):
+    with sensible(annex):
         found = annex.manifest.get("profile", {})
         return Facts(
             path=str(annex.path),
@@ -408,7 +401,7 @@ def clock_of(annex: Annex) -> Clock:
 
 
 def _events(annex: Annex) -> tuple[Event, ...]:
-    with _sensible(annex):
+    with sensible(annex):
         events = annex.manifest.get("profile", {}).get("events", ())
         found = [Event(unescape(str(name)), hertz, period) for name, hertz, period in events]
         for number in (number for event in found for number in event[1:]):
@@ -426,6 +419,14 @@ def _names(column: pa.ChunkedArray) -> tuple[str, ...]:
     if "\0" in "".join(found):  # few are escaped, and there are tens of thousands
         found = [unescape(row) if row[:1] == "\0" else row for row in found]
     return tuple(found)
+
+
+def check_tree(depth: I32) -> None:
+    """`ValueError` unless these are depths of a tree in pre-order: below the root, each node is at
+    most one level deeper than the one before it."""
+    below = depth[1:]
+    if not len(depth) or depth[0] or below.min(initial=1) < 1 or np.diff(depth).max(initial=0) > 1:
+        raise ValueError("stacks do not form a tree")
 
 
 def ends_of(depth: I32) -> I32:

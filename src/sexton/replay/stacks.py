@@ -30,7 +30,16 @@ from sexton.model.text import count, printable
 from sexton.model.window import Batch
 from sexton.profile.flame import outermost
 from sexton.profile.idle import idle_nodes, is_idle_function
-from sexton.profile.recorded import Stacks, ends_of, read_profile, read_seconds
+from sexton.profile.recorded import (
+    Stacks,
+    check_tree,
+    ends_of,
+    indices,
+    number_column,
+    read_profile,
+    read_seconds,
+    sensible,
+)
 from sexton.replay.span import Span
 from sexton.series.sums import Readings, Sums
 from sexton.store.annex import LONGEST_RAW_S, Annex
@@ -257,13 +266,13 @@ class _Stacks:
 
     def __init__(self, annex: Annex, codes: _Codes) -> None:
         nodes, frames = annex.table("node"), annex.table("frame")
-        depth = nodes.column("depth").to_numpy().astype(np.int32)
-        frame = nodes.column("frame").to_numpy().astype(np.int32)
-        kinds = frames.column("kind").to_numpy().astype(np.uint8)
-        if not len(depth) or depth[0] or frame.max() >= len(kinds) or frame.min() < 0:
-            raise StoreError(f"{annex.name}: its stacks make no tree")
+        depth = number_column(nodes, "depth", np.int32)
+        frame = number_column(nodes, "frame", np.int32)
+        kinds = number_column(frames, "kind", np.uint8)
+        check_tree(depth)
+        indices(frame, len(kinds), 0)
         tree = Tree(frame, depth, ends_of(depth), Frames(("",) * len(kinds), (), kinds))
-        self._nodes = len(depth)
+        self.nodes = len(depth)
         self._start = np.flatnonzero((kinds == Kind.KERNEL)[frame] & outermost(tree))
         self._end = tree.end[self._start]
         self._frame = frame[self._start]
@@ -275,8 +284,8 @@ class _Stacks:
 
     def count(self, node: npt.NDArray[Any], weight: F64 | None) -> tuple[I64, F64, float]:
         """Functions, the samples with each of them on the stack, and all samples."""
-        own = np.bincount(node, weight, minlength=self._nodes)
-        running = np.zeros(self._nodes + 1)
+        own = np.bincount(node, weight, minlength=self.nodes)
+        running = np.zeros(self.nodes + 1)
         np.cumsum(own, out=running[1:])
         total = running[self._end] - running[self._start]
         counts = np.bincount(self._frame, total, minlength=len(self._coded))
@@ -301,7 +310,8 @@ def function_signals(
     requested = _windows(span, near)
     for annex, windows in _wanted(_annexes_near(recording, span, requested), requested):
         try:
-            _count(annex, windows, codes, sums)
+            with sensible(annex):
+                _count(annex, windows, codes, sums)
         except StoreError as error:
             if str(error) not in recording.problems:
                 recording.problems.append(str(error))
@@ -374,6 +384,7 @@ def _count(annex: Annex, windows: Sequence[Window], codes: _Codes, sums: Sums) -
     for window in windows:
         edges = _edges(window)
         time_us, node, weight = _samples(samples, edges)
+        indices(node, stacks.nodes, 0)
         bounds = np.searchsorted(time_us, edges)
         keys, places, shares = [], [], []
         known = np.zeros(len(edges), np.bool_)
@@ -407,9 +418,9 @@ def _samples(samples: TableFile, edges: I64) -> tuple[I64, I64, F64 | None]:
     if "weight" in samples.names:
         columns.append("weight")
     found = samples.read(columns, groups)
-    time_us, node = (found.column(name).to_numpy() for name in columns[:2])
-    weight = found.column("weight").to_numpy().astype(np.float64) if len(columns) > 2 else None
-    return time_us, node, weight
+    time_us, node = (number_column(found, name, np.int64) for name in columns[:2])
+    weight = number_column(found, "weight", np.int64) if len(columns) > 2 else None
+    return time_us, node, None if weight is None else weight.astype(np.float64)
 
 
 def _touches(group: Any, edges: I64) -> bool:

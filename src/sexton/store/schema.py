@@ -48,6 +48,8 @@ from sexton.store.layout import FORMAT, MOST_S
 
 __all__ = ["FORMAT", "MONO", "POSITION", "TIME", "WALL"]
 _TEXT = ("str", "str | None")
+#: No table has a tenth of it; what is done for each column is done for each row group again.
+_MOST_COLUMNS = 500
 #: What decoding an invalid file with a valid checksum may raise.
 _NONSENSE = (
     AttributeError, IndexError, KeyError, OSError, OverflowError, RecursionError, TypeError,
@@ -188,11 +190,32 @@ def _check_values(wanted: _Expected, column: pa.ChunkedArray) -> None:
                 _mapping(unescape(text))
 
 
+def _check_number(columns: int) -> None:
+    if columns > _MOST_COLUMNS:
+        raise StoreError(f"{columns:,} columns, more than any table has")
+
+
+def _is_recorded(found: pa.DataType, lists: int = 2) -> bool:
+    """Whether a column may have this type: numbers, text, codes of texts, lists of these, and the
+    cells of an annex."""
+    if pa.types.is_list(found):
+        return lists > 0 and _is_recorded(found.value_type, lists - 1)
+    if pa.types.is_dictionary(found):
+        return bool(found.value_type == pa.string())
+    others = (pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.null())
+    return pa.types.is_integer(found) or pa.types.is_fixed_size_binary(found) or found in others
+
+
 def check_columns(name: str, there: pa.Schema) -> None:
-    """`StoreError` if a table lacks a column that every version has, has one twice, or one has the
-    wrong type."""
+    """`StoreError` if a table lacks a column that every version has, has one twice or far too many,
+    or one has the wrong type. Columns that this version does not know are kept, so they too must be
+    of a type that can be sorted, merged, sealed and read again: Arrow has others."""
+    _check_number(len(there))
     if len({*there.names}) != len(there):
         raise StoreError("has two columns of one name")
+    for field in there:
+        if not _is_recorded(field.type):
+            raise StoreError(f"column {field.name} is {field.type}, which is not recorded")
     for column, wanted in _expected(name).items():
         if column in there.names:
             found = there.field(column).type
@@ -245,6 +268,7 @@ def _from_blocks(blocks: Sequence[tuple[Sequence[Sequence[Any]], bytes]]) -> pa.
     has a block for every few seconds, and an Arrow array for each column of each takes longer than
     their values."""
     columns = blocks[0][0]
+    _check_number(len(columns))
     contents: list[list[bytes]] = [[] for _ in columns]
     for described, body in blocks:
         at = 0

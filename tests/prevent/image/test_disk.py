@@ -211,6 +211,14 @@ def test_a_partition_that_cannot_be_read_is_named(tmp_path: Path):
         Image(str(tmp_path / "disk"))
 
 
+@pytest.mark.parametrize("sector", [512, 4096])
+def test_an_image_that_ends_inside_its_partition_table_is_damaged(tmp_path: Path, sector: int):
+    """Fewer bytes than the fields that are read of a table's header."""
+    (tmp_path / "disk").write_bytes(bytes(sector) + b"EFI PART" + bytes(76))
+    with pytest.raises(StoreError, match="ends inside its partition table"):
+        Image(str(tmp_path / "disk"))
+
+
 def test_what_was_opened_is_closed_where_it_is_no_image(tmp_path: Path):
     (tmp_path / "x").write_bytes(b"QFI\xfb" + bytes(5000))
     held = len(os.listdir("/proc/self/fd"))

@@ -21,7 +21,6 @@ an older one.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
@@ -31,6 +30,7 @@ from typing import Any, NamedTuple
 from sexton.errors import CommandError
 from sexton.model.audit import Audit, Need, Subject
 from sexton.model.text import printable
+from sexton.model.toml import parse_toml
 from sexton.prevent.audit.catalogue import BASE
 
 SCHEMA = "sexton.audit-policy/1"
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
 def parse(text: str, path: str) -> tuple[Entry, ...]:
     """The entries of a policy; an invalid entry is an error, never skipped."""
     try:
-        values = tomllib.loads(text)
+        values = parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{path}: invalid TOML: {error}") from None
     schema = values.get("schema", SCHEMA)

@@ -10,7 +10,6 @@ import contextlib
 import datetime
 import difflib
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,6 +18,7 @@ from typing import Any
 
 from sexton.errors import CommandError
 from sexton.model.text import printable, shorten
+from sexton.model.toml import parse_toml
 from sexton.prevent.audit import policy as audit_policy
 from sexton.prevent.gate.model import Waiver
 
@@ -64,7 +64,7 @@ def builtin_text() -> str:
 
 @cache
 def _builtin() -> dict[str, Any]:
-    return tomllib.loads(builtin_text())
+    return parse_toml(builtin_text())
 
 
 def builtin() -> Policy:
@@ -80,7 +80,7 @@ def rule_ids() -> tuple[str, ...]:
 def parse(content: bytes, path: str) -> Policy:
     """A policy file merged over the built-in one; `CommandError` (exit 2) says what is wrong."""
     try:
-        values = tomllib.loads(content.decode("utf-8"))
+        values = parse_toml(content.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise CommandError(f"{path}: not UTF-8 (byte {error.start})") from None
     except RecursionError:

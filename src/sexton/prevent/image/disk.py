@@ -75,13 +75,18 @@ class Slice:
         self._start = start
 
     def at(self, offset: int, size: int) -> bytes:
-        try:
-            raw = os.pread(self._descriptor, size, self._start + offset)
-        except (OSError, OverflowError) as error:
-            raise StoreError(f"cannot read the image: {error}") from None
+        raw = _piece(self._descriptor, size, self._start + offset)
         if len(raw) != size:
             raise StoreError("the image is truncated: its file system is larger")
         return raw
+
+
+def _piece(descriptor: int, size: int, offset: int) -> bytes:
+    """Bytes of an image, fewer where it ends."""
+    try:
+        return os.pread(descriptor, size, offset)
+    except (OSError, OverflowError) as error:
+        raise StoreError(f"cannot read the image: {error}") from None
 
 
 class Root(NamedTuple):
@@ -94,10 +99,10 @@ class Root(NamedTuple):
 
 def find_root(descriptor: int) -> Root:
     """The root file system of an opened image; one before it that is damaged might be it."""
-    head = os.pread(descriptor, _HEAD, 0)
+    head = _piece(descriptor, _HEAD, 0)
     seen: list[str] = []
     for part in (Part(0, "the whole image"), *partitions(descriptor)):
-        start = os.pread(descriptor, _HEAD, part.start)
+        start = _piece(descriptor, _HEAD, part.start)
         if _is_ext(start):
             files = Ext4Files(Slice(descriptor, part.start))
             notes = files.check()
@@ -121,11 +126,13 @@ def unsupported_format(start: bytes) -> UnsupportedFormat | None:
 def partitions(descriptor: int) -> Iterator[Part]:
     """Every partition in table order; none if there is no table."""
     for sector in (512, 4096):
-        header = os.pread(descriptor, 512, sector)
+        header = _piece(descriptor, 512, sector)
         if header[:8] == b"EFI PART":
+            if len(header) < 512:
+                raise StoreError("the image ends inside its partition table")
             yield from _gpt(descriptor, header, sector)
             return
-    table = os.pread(descriptor, 512, 0)
+    table = _piece(descriptor, 512, 0)
     if table[510:512] != b"\x55\xaa":
         return
     for number in range(4):
@@ -139,7 +146,7 @@ def _gpt(descriptor: int, header: bytes, sector: int) -> Iterator[Part]:
     if not 128 <= size <= 4096 or table >= 1 << 48:
         return
     for number in range(min(count, _MOST_PARTITIONS)):
-        raw = os.pread(descriptor, size, table * sector + number * size)
+        raw = _piece(descriptor, size, table * sector + number * size)
         if len(raw) < size:
             return
         start = struct.unpack_from("<Q", raw, 32)[0]

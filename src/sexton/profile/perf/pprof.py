@@ -266,7 +266,7 @@ class _Reader:
     def _sample(self, raw: bytes) -> tuple[int, list[int], dict[str, str | int]]:
         values: list[int] = []
         labels: dict[str, str | int] = {}
-        locations = b""
+        locations = bytearray()
         for field, value in fields(raw, self._path):
             if field == 1:
                 locations += varint(value) if isinstance(value, int) else value
@@ -275,7 +275,7 @@ class _Reader:
             elif field == 3 and isinstance(value, bytes):
                 key, label = self._labels.get(value) or self._label(value)
                 labels.setdefault(key, label)
-        return self._stack(locations), values, labels
+        return self._stack(bytes(locations)), values, labels
 
     def _stack(self, packed: bytes) -> int:
         found = self._by_bytes.get(packed)

@@ -26,7 +26,6 @@ import socket
 import ssl
 import threading
 import time
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +34,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from sexton.errors import SourceDenied, SourceError, SourceMalformed, SourceTimeout
 from sexton.model.text import shorten
+from sexton.model.toml import parse_toml
 
 MOST_BYTES = 64 << 20
 MOST_SERIES, MOST_SAMPLES = 50_000, 3_000_000
@@ -91,7 +91,7 @@ class Access:
     def read(cls, path: str) -> Access:
         """From a file; `SourceError` says what is wrong with it."""
         try:
-            document = tomllib.loads(_small_file(path))
+            document = parse_toml(_small_file(path))
         except (ValueError, RecursionError) as error:
             raise SourceMalformed(path, 0, str(error)) from None
         unknown = sorted(document.keys() - _KEYS)

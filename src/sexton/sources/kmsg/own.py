@@ -25,7 +25,6 @@ which are looked for first.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
@@ -35,6 +34,7 @@ from sexton.errors import CommandError
 from sexton.model.finding import Severity
 from sexton.model.rows.event import FLAGGED
 from sexton.model.text import printable
+from sexton.model.toml import parse_toml
 from sexton.sources.kmsg.catalogue import MOST_OWN, Pattern, patterns
 
 MOST_PATTERNS = 200
@@ -61,7 +61,7 @@ _CALLED = {
 def parse(text: str, path: str) -> tuple[Pattern, ...]:
     """The entries of one file; every mistake is a `CommandError` with file, entry and key."""
     try:
-        document = tomllib.loads(text)
+        document = parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{path}: not TOML: {error}") from None
     entries = document.get("pattern")
