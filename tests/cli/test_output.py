@@ -27,6 +27,7 @@ QUICK = {
     "zombies": ("zombies", "--seconds", "0.2"),
     "fix": ("fix", "status"),
     "audit": ("audit", "--seconds", "0.2"),
+    "audit-log": ("audit-log", "verify"),
     "gate": ("gate", "--print-policy"),
     "top": ("top", "--interval", "0.2"),
     "profile": ("profile", "top", str(FIXTURES / "perf" / "script" / "6.18-default.txt")),

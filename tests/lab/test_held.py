@@ -25,6 +25,7 @@ RT_RUNTIME = Path("/proc/sys/kernel/sched_rt_runtime_us")
 #: prints a script.
 #: `node-agent` is the recorder, which is played, with a reporter; `npd` reads one small file.
 ELSEWHERE = {
+    "audit-log",
     "node-agent",
     "npd",
     "profile",
@@ -55,10 +56,15 @@ def test_what_a_command_leaves_must_be_named_on_its_standard_error(tmp_path):
     claims = Claims("held")
     checked = Held(claims, tmp_path, "held")
     said = tmp_path / "said"
-    code = "import sys; sys.argv[1:] = ['sexton']; sys.stdin.read()"
+    code = "import sys; print('runs', flush=True); sys.stdin.read()"
     left = subprocess.Popen(
-        [sys.executable, "-c", code, "sexton"], stdin=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", code, "sexton"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     )
+    assert left.stdout is not None
+    assert left.stdout.readline(), "from then on it has its command line"
     try:
         session = os.getsid(left.pid)
         for words, holds in (("", False), (f"sexton: process {left.pid} ends later", True)):

@@ -66,6 +66,10 @@ ALLOWED = {
     "detect/churn.py": {
         "edges[1] - edges[0]": "moments of readings",
         "later - earlier": "moments of deaths",
+        "max(self.times_s, default=0.0) - min(self.times_s, default=0.0)": "moments of deaths",
+    },
+    "detect/detectors/cgroups/zombie_memcgs.py": {
+        "left - fresh": "parts of one count of dying cgroups"
     },
     "detect/detectors/memory/oom_kills.py": {
         "ages[0] - ages[-1]": "moments of kills",
@@ -142,6 +146,7 @@ ALLOWED = {
         "np.diff(kept, prepend=kept[0] - 1)": "places in an array",
     },
     "replay/stacks.py": {"part[1] - part[0]": "moments of samples"},
+    "replay/tail.py": {"before - self._kept.some[kind]": "moments of readings"},
     "replay/window.py": dict.fromkeys(
         (
             "high - low",

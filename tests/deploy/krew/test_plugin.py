@@ -27,7 +27,7 @@ def run(*words: str, kubectl: Path | None = None, **more: str) -> subprocess.Com
     before = f"{kubectl}:" if kubectl else ""
     return subprocess.run(
         [PLUGIN, *words],
-        env={"PATH": f"{before}{PATH}", "HOME": "/nonexistent", **more},
+        env={"PATH": f"{before}{PATH}", **more},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -127,13 +127,13 @@ def shim(cluster: Cluster, tmp_path: Path) -> Mapping[str, str]:
     place = tmp_path / "kubectl"
     place.write_text(SHIM.format(kubectl=cluster.programs.of_debian("kubectl")))
     place.chmod(0o755)
-    return {"KUBECONFIG": str(cluster.kubeconfig)}
+    return {"KUBECONFIG": str(cluster.kubeconfig), "HOME": str(tmp_path)}  # its cache
 
 
 @pytest.mark.whole
-def test_kubectl_finds_it(cluster: Cluster):
+def test_kubectl_finds_it(cluster: Cluster, tmp_path: Path):
     kubectl = cluster.programs.of_debian("kubectl")
-    environment = {"PATH": f"{FOLDER}:{PATH}", "HOME": "/nonexistent"}
+    environment = {"PATH": f"{FOLDER}:{PATH}", "HOME": str(tmp_path)}
     shown = subprocess.run(
         [kubectl, "sexton", "--help"], env=environment, capture_output=True, text=True
     )
@@ -178,7 +178,7 @@ def test_without_an_agent_a_pod_watches_and_is_removed(
     assert "name its --agent-namespace, or an --image" in none.stderr
     words = ("diagnose", "node-b", "--image", "registry/sexton:1", "--", "--json")
     argv = [PLUGIN, *words]
-    environment = {"PATH": f"{tmp_path}:{PATH}", "HOME": "/nonexistent", **shim}
+    environment = {"PATH": f"{tmp_path}:{PATH}", **shim}
     process = subprocess.Popen(
         argv, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
